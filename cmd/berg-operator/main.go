@@ -84,7 +84,8 @@ func main() {
 	}
 }
 
-// serve reads the settings, and runs the operator until ctx is done, or the settings change.
+// serve reads the settings, and runs the operator until ctx is done, or the settings change. end is called with the cause when
+// the ConfigMap has other settings: the process then begins again with them.
 func serve(ctx context.Context, end context.CancelCauseFunc, all []family.Family, process *config.Process, opts operator.Options) error {
 	level := uberzap.NewAtomicLevel()
 	logger := operator.WithQuietStop(ctx, zap.New(
@@ -235,7 +236,7 @@ func warnings(enabled []family.Family) []string {
 }
 
 // deposed ends the process immediately: the new leader continues the work from the state
-// in the cluster.
+// in the cluster. The process does not stop in order, because each further write could meet one of the new leader.
 func deposed(process config.Process) {
 	fail(process, errors.New("another replica leads: this replica was paused, or had no connection to the API server, for longer than its lease"))
 }

@@ -11,7 +11,8 @@ import (
 const terminationLogSize = 4096
 
 // writeTerminationLog writes the reason to the file that the kubelet reads. Outside
-// a container the file does not exist, and is not created.
+// a container the file does not exist, and is not created. It never fails: the reason of the end must not be hidden by another
+// one.
 func writeTerminationLog(path string, reason error) {
 	file, err := os.OpenFile(path, os.O_WRONLY|os.O_TRUNC, 0)
 	if err != nil {

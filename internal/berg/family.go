@@ -144,6 +144,7 @@ func ofManagers(names ...string) labels.Selector {
 	return labels.NewSelector().Add(*requirement)
 }
 
+// The rights of optional parts are asked for before their controllers are made, so that a missing one ends the start with a text.
 func setup(ctx context.Context, deps family.Dependencies, cfg config.Berg) error {
 	mgr := deps.Manager
 	if nodes.Watched(cfg.Challenge) {

@@ -32,7 +32,8 @@ import (
 var domains = []string{bergv1.GroupVersion.Group, "app.kubernetes.io"}
 
 // trim drops fields that the family does not read. The family writes patches, or starts from the
-// API server's object, so the dropped fields are not lost there.
+// API server's object, so the dropped fields are not lost there. A field that a reader of the cache newly needs must be kept
+// here.
 func trim(o client.Object) {
 	if labelled(o) && !inOwnNamespace(o.GetNamespace()) {
 		wanted, wantsPrepull := o.GetLabels()[bergv1.LabelPrepullChallenge]

@@ -28,7 +28,8 @@ type Berg struct {
 	Record         Record
 }
 
-// Prepull configures how images of Challenges are pulled before players need them.
+// Prepull configures how images of Challenges are pulled before players need them. CHALLENGE_IMAGE_PULL_POLICY still decides
+// whether a node pulls an image that it has.
 type Prepull struct {
 	Lead        time.Duration // before hideUntil; 0: nothing is pulled ahead
 	Concurrency int           // how many images at a time, on all nodes together
@@ -114,7 +115,8 @@ type Defaults struct {
 	NestedSeccompProfile    string // profile of containers with sandbox: nested; "": there are none
 }
 
-// Resolved returns defaults that are equal if instances with them are: HTTPTLS does not depend on the port.
+// Resolved returns defaults that are equal if instances with them are: HTTPTLS does not depend on the port. It is to be used
+// before two of them are compared.
 func (d Defaults) Resolved() Defaults {
 	tls := HTTPTLSFalse
 	if d.UsesHTTPS() {
@@ -210,7 +212,8 @@ const (
 	RefSameNamespace       RefPolicy = "SameNamespace"
 )
 
-// MayUse reports whether instances and checks of a namespace may use Challenges of another one.
+// MayUse reports whether instances and checks of a namespace may use Challenges of another one. A reference that it refuses is a
+// problem of the instance, and never an empty result.
 func (c Challenge) MayUse(from, target string) bool {
 	switch c.RefPolicy {
 	case RefConfiguredNamespace:
@@ -309,7 +312,8 @@ func (b *Berg) Section() settings.Section {
 	}
 }
 
-// check compares settings with each other. Settings that could not be parsed are zero and valid here.
+// check compares settings with each other. Settings that could not be parsed are zero and valid here. So each comparison leaves
+// out the zero value, unless that is a valid text of its setting.
 func (b *Berg) check() []error {
 	var errs []error
 	if b.Challenge.CPURequest.Cmp(b.Challenge.CPULimit) > 0 && !b.Challenge.CPULimit.IsZero() {
@@ -386,6 +390,7 @@ func (d Defaults) UsesHTTPS() bool {
 	return d.HTTPPort != plainWebPort && d.HTTPTLS != HTTPTLSFalse
 }
 
+// warnings returns valid combinations that are probably not intended.
 func (b *Berg) warnings() []string {
 	switch {
 	case b.Challenge.HTTPTLS == HTTPTLSTrue && b.Challenge.HTTPPort == plainWebPort:
@@ -407,6 +412,8 @@ func domain(s string) []string {
 // capabilityName is a capability as Kubernetes writes it.
 var capabilityName = regexp.MustCompile(`^[A-Z][A-Z0-9_]*$`)
 
+// capabilities parses names with or without CAP_, and stores them without it. noCapabilities gives an empty list, which allows
+// none.
 func capabilities(to *[]string) settings.Value {
 	return settings.Func(func(text string) error {
 		*to = nil
@@ -427,6 +434,7 @@ func capabilities(to *[]string) settings.Value {
 // Unconfined as NestedSeccompProfile stands for no profile.
 const Unconfined = string(corev1.SeccompProfileTypeUnconfined)
 
+// nestedProfile accepts a path that stays below the kubelet's folder, because the kubelet joins it with that folder.
 func nestedProfile(to *string) settings.Value {
 	return settings.Func(func(text string) error {
 		*to = text
@@ -440,6 +448,7 @@ func nestedProfile(to *string) settings.Value {
 // maxConnectTimeout keeps Running from being late for long.
 const maxConnectTimeout = 30 * time.Second
 
+// connectTimeout accepts 0, which is no wait, and otherwise one second to maxConnectTimeout.
 func connectTimeout(to *time.Duration) settings.Value {
 	return settings.Func(func(text string) error {
 		d, err := time.ParseDuration(text)

@@ -90,6 +90,7 @@ func (k *Kafka) warnings() []string {
 // defaultKafkaPort is the port of a broker that is given without one.
 const defaultKafkaPort = "9092"
 
+// brokers parses host:port, host alone, and IPv6 addresses with or without brackets. A broker that is given twice counts once.
 func brokers(to *[]string) settings.Value {
 	const want = "%q: must be the address of a broker such as kafka.example.com:9092"
 	return settings.Func(func(text string) error {
@@ -130,6 +131,7 @@ func topic(s string) []string {
 	return nil
 }
 
+// printable accepts every text that a log and a header can show, also an empty one.
 func printable(to *string) settings.Value {
 	return settings.Func(func(text string) error {
 		*to = text

@@ -146,6 +146,7 @@ func (p *Pushes) settings() []settings.Setting {
 	}
 }
 
+// setWebhookURL accepts no query and no credentials, because paths are appended to it.
 func (p *Pushes) setWebhookURL(text string) error {
 	p.WebhookURL = strings.TrimRight(text, "/")
 	if text == "" {
@@ -158,6 +159,7 @@ func (p *Pushes) setWebhookURL(text string) error {
 	return nil
 }
 
+// warnings returns one valid combination that is probably not intended.
 func (k *KibaShip) warnings() []string {
 	b := k.Builds
 	switch {
@@ -174,6 +176,7 @@ func (k *KibaShip) warnings() []string {
 	}
 }
 
+// setBuilderArgs refuses an argument with a space in its name: it is a list with another separator.
 func (b *Builds) setBuilderArgs(text string) error {
 	b.BuilderArgs = slices.Collect(settings.Parts(text))
 	for _, arg := range b.BuilderArgs {
@@ -187,16 +190,18 @@ func (b *Builds) setBuilderArgs(text string) error {
 	return nil
 }
 
-// RepositoryURL returns where a repository is.
+// RepositoryURL returns where a repository is. The name is accepted with and without .git, and has it in the result.
 func (b *Builds) RepositoryURL(provider, name string) string {
 	return b.Providers[provider] + "/" + strings.TrimSuffix(name, ".git") + ".git"
 }
 
-// PublicProvider reports whether a provider is at its public address.
+// PublicProvider reports whether a provider is at its public address. The reach of connections to it and the URL of its API
+// depend on this.
 func (b *Builds) PublicProvider(provider string) bool {
 	return b.Providers[provider] == defaultProviders[provider]
 }
 
+// setProviders begins with the defaults, so that a setting that names one provider leaves the others.
 func (b *Builds) setProviders(text string) error {
 	b.Providers = maps.Clone(defaultProviders)
 	for part := range settings.Parts(text) {
@@ -216,6 +221,7 @@ func (b *Builds) setProviders(text string) error {
 // limited are the resources that BUILD_LIMITS can name.
 var limited = []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory, corev1.ResourceEphemeralStorage}
 
+// setLimits replaces all limits: a resource that the text does not name has none.
 func (b *Builds) setLimits(text string) error {
 	b.Limits = corev1.ResourceList{}
 	if text == "none" {

@@ -1,5 +1,3 @@
-// Package config holds the settings for administrators: the settings of the process in this file,
-// and the settings of each family in a file of its own.
 package config
 
 import (
@@ -10,7 +8,7 @@ import (
 	"github.com/bergctf/berg-operator/internal/kit/settings"
 )
 
-// Process configures the operator itself.
+// Process configures the operator itself. The help of each setting describes its field.
 type Process struct {
 	Namespace               string   // its own, with its lease and the objects that it reads for its families
 	EnabledAPIs             []string // API groups of the enabled families; nil: the installed families
@@ -35,7 +33,8 @@ const DefaultLeaseName = "berg-operator.berg.norelect.ch"
 // DefaultTerminationLog is Kubernetes' own default of terminationMessagePath.
 const DefaultTerminationLog = "/dev/termination-log"
 
-// Section returns the settings, which are read into p. apis are the groups of all families.
+// Section returns the settings, which are read into p. apis are the groups of all families. An empty EnabledAPIs is resolved by
+// the operator, against the API groups that the cluster serves.
 func (p *Process) Section(apis []string) settings.Section {
 	return settings.Section{
 		Title: "The operator itself",

@@ -63,6 +63,7 @@ func (q *Quix) Section() settings.Section {
 // maxSuffix leaves space for an ID of 44 characters in a name of 63.
 const maxSuffix = 19
 
+// namespaceSuffix checks it behind letters, because alone it may begin with a dash.
 func namespaceSuffix(s string) []string {
 	if len(s) > maxSuffix {
 		return []string{fmt.Sprintf("must be no more than %d characters", maxSuffix)}

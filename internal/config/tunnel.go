@@ -62,9 +62,6 @@ const (
 	PublishHostPort TunnelPublish = "HostPort"
 )
 
-// PortRange is a range of ports that includes both ends.
-type PortRange struct{ First, Last int32 }
-
 // Section returns the settings, which are read into t.
 func (t *Tunnel) Section() settings.Section {
 	return settings.Section{
@@ -109,7 +106,7 @@ const (
 	kubeletDelay = 2 * time.Minute
 )
 
-// check compares the settings with each other.
+// check compares the settings with each other. A port that could not be parsed is 0, and has its own error already.
 func (t *Tunnel) check() []error {
 	var wrong []error
 	if t.ControlPort == t.DataPort && t.ControlPort != 0 {
@@ -153,6 +150,7 @@ func notEmpty(s string) []string {
 	return nil
 }
 
+// repository accepts one or several parts in lower case, as registries do.
 func repository(s string) []string {
 	for part := range strings.SplitSeq(s, "/") {
 		if part == "" || strings.Trim(part, "abcdefghijklmnopqrstuvwxyz0123456789._-") != "" {

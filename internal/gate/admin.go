@@ -29,7 +29,7 @@ const (
 )
 
 // admin answers the operator, and those that collect metrics. Strangers learn only what the ports for players say as well: whether a name
-// that they know is served.
+// that they know is served. The operator asks it for each start, so a question waits for changes and not for a time.
 type admin struct {
 	table   *routing.Table
 	dialer  *upstream.Dialer
@@ -92,6 +92,7 @@ func (a *admin) answer(r *http.Request) gateadmin.Served {
 	ctx, cancel := context.WithTimeout(r.Context(), maxWait)
 	defer cancel()
 	for {
+		// Both channels are taken before the check: a change that comes during the check is not missed.
 		routes, pods := a.table.Changed(), a.dialer.Endpoints.Changed()
 		got := check(r.Context())
 		if got.Host && got.Pod {

@@ -94,6 +94,7 @@ func Run(ctx context.Context, rc *rest.Config, config Config) error {
 			return serveAdmin(ctx, config.AdminBindAddress, handler, slog.New(logr.ToSlogHandler(ctrl.Log)))
 		},
 		func(ctx context.Context) error {
+			// The ports are opened only now: a client of a replica that does not listen yet is sent to another one.
 			if !toolscache.WaitForCacheSync(ctx.Done(), synced...) {
 				return nil
 			}
@@ -125,7 +126,8 @@ func newFrontend(table *routing.Table, dialer *upstream.Dialer, config Config) (
 	return front, nil
 }
 
-// servePorts serves all ports of all addresses until ctx is done, or until one fails.
+// servePorts serves all ports of all addresses until ctx is done, or until one fails. The listeners outlive no error of another
+// port: a replica that serves a part of its ports would be ready and refuse players.
 func servePorts(ctx context.Context, front *frontend.Frontend, config Config) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()

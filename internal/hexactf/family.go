@@ -50,7 +50,7 @@ func caches() cache.Options {
 }
 
 // trim drops fields that the family does not read. The family writes patches, or starts from the API server's object,
-// so the dropped fields are not lost there.
+// so the dropped fields are not lost there. A field that a controller newly reads must be kept here.
 func trim(o client.Object) {
 	switch o := o.(type) {
 	case *corev1.Pod:
@@ -62,6 +62,7 @@ func trim(o client.Object) {
 	}
 }
 
+// setup fails for settings of Kafka that can never work. A broker that does not answer is no reason.
 func setup(ctx context.Context, deps family.Dependencies, cfg config.HexaCTF) error {
 	mgr := deps.Manager
 	reconciler := &challenge.Reconciler{

@@ -54,7 +54,8 @@ func New(cfg *config.KibaShip) family.Family {
 	}
 }
 
-// caches keeps only objects that belong to Projects: a cluster may have many others of the same kinds.
+// caches keeps only objects that belong to Projects: a cluster may have many others of the same kinds. Kinds that are not named
+// here are found by their label alone.
 func caches() cache.Options {
 	all := ctrlcache.ByObject{Label: labels.Everything()}
 	return cache.Options{
@@ -95,6 +96,7 @@ func trim(o client.Object) {
 			o.Labels, o.Rules = map[string]string{kibashipv1.LabelAggregate: value}, rules
 		}
 	case *metav1.PartialObjectMetadata:
+		// The generation shows a change of the spec.
 		generation := o.Generation
 		cache.KeepIdentity(o)
 		o.Generation = generation
@@ -115,6 +117,7 @@ func labelled(o client.Object) bool {
 	}
 }
 
+// setup adds what controllers share before them: the names of Secrets, the admission policies and the poller.
 func setup(ctx context.Context, deps family.Dependencies, cfg config.KibaShip) error {
 	mgr := deps.Manager
 	me, err := identity.New(mgr.GetConfig(), mgr.GetHTTPClient())

@@ -33,6 +33,7 @@ func AwaitAPIServer(ctx context.Context, restConfig *rest.Config, probes string,
 	defer stop()
 	last := ""
 	return wait.PollUntilContextCancel(ctx, time.Second, true, func(context.Context) (bool, error) {
+		// A server that answers may still refuse other requests. New fails then, and Kubernetes starts the process again.
 		_, err := discovered.ServerVersion()
 		if err != nil && err.Error() != last {
 			last = err.Error()

@@ -29,6 +29,8 @@ type dependencyBuilder struct {
 	dependencies family.Dependencies
 }
 
+// make gives a family a cache of its own, with the HTTP client, the mapper and the life of the manager. So a family that is not
+// enabled watches nothing, and the settings of one cache do not concern another.
 func (m dependencyBuilder) make(f family.Family) (family.Dependencies, error) {
 	scheme, err := NewScheme(f)
 	if err != nil {
@@ -57,6 +59,7 @@ func (m dependencyBuilder) make(f family.Family) (family.Dependencies, error) {
 		return family.Dependencies{}, err
 	}
 	deps := m.dependencies
+	// Each client waits for its own writes alone. A worker whose lists must show its writes, and no others, makes one.
 	deps.NewClient = func() (client.Client, error) { return newClient(m.restConfig, options) }
 	deps.Presence, deps.Direct = presence, own.GetAPIReader()
 	mgr := familyManager{Manager: m.mgr, own: own, live: presence.Reader(deps.Direct, own.GetClient().GroupVersionKindFor), events: m.mgr}

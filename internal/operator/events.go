@@ -30,6 +30,7 @@ type reportingManager struct {
 	checks      checks
 }
 
+// newReportingManager has one sink for all families: maxEvents counts the events of all.
 func newReportingManager(mgr ctrl.Manager) (*reportingManager, error) {
 	client, err := eventsclient.NewForConfigAndClient(mgr.GetConfig(), mgr.GetHTTPClient())
 	if err != nil {
@@ -108,6 +109,7 @@ func (s *eventSink) Create(ctx context.Context, event *eventsv1.Event) (*eventsv
 	case s.pending <- struct{}{}:
 		defer func() { <-s.pending }()
 	default:
+		// One line a minute: a line for each dropped event would be a second flood.
 		s.dropped.Do(func() {
 			ctrl.Log.WithName("events").Info("too many events are pending: new events are dropped", "pending", maxEvents)
 		})
@@ -127,6 +129,7 @@ func (s *eventSink) Create(ctx context.Context, event *eventsv1.Event) (*eventsv
 func (s *eventSink) flush(timeout time.Duration) {
 	timer := time.NewTimer(timeout)
 	defer timer.Stop()
+	// With every slot taken by this loop, no event is left in between. Events that come later are dropped.
 	for range cap(s.pending) {
 		select {
 		case s.pending <- struct{}{}:

@@ -27,7 +27,8 @@ import (
 
 // Installation finds out which families a cluster has, for an operator whose settings name none: a family counts if the API
 // server serves its kinds and the operator may watch its resources. The CRDs alone do not count: they may belong to another
-// operator, or be left over from a family that was removed.
+// operator, or be left over from a family that was removed. It asks the API server and no cache, because without a family there
+// is none.
 type Installation struct {
 	all       []family.Family
 	discovery discovery.DiscoveryInterface
@@ -133,6 +134,7 @@ func familyKinds(f family.Family) (map[schema.GroupVersion][]string, error) {
 	return kinds, nil
 }
 
+// mayWatch asks the API server, because RBAC is not the only authorizer.
 func (i *Installation) mayWatch(ctx context.Context, resource schema.GroupVersionResource) (bool, error) {
 	review, err := i.access.Create(ctx, &authorizationv1.SelfSubjectAccessReview{Spec: authorizationv1.SelfSubjectAccessReviewSpec{
 		ResourceAttributes: &authorizationv1.ResourceAttributes{
@@ -216,10 +218,14 @@ func (i *Installation) AwaitChange(ctx context.Context, running []family.Family)
 		if listed && err == nil && !incomplete {
 			checks = completionChecks // nothing is being installed
 		}
+		// The process starts again instead of adding controllers: a manager cannot remove any, and a cache cannot get another
+		// scheme.
 		if err == nil && !slices.Equal(apiNames(found), apiNames(running)) {
 			i.log.Info("an API was installed or removed: the operator starts again", "before", apiNames(running), "now", apiNames(found))
 			return nil
 		}
+		// After completionChecks without a change only an event leads to the next check, so that an operator that is left alone
+		// asks nothing.
 		retry = nil
 		if err != nil || incomplete || checks < completionChecks {
 			retry = time.After(completionDelays.After(checks + 1))
@@ -244,6 +250,7 @@ type definitionStore struct {
 
 var _ cache.ReflectorStore = definitionStore{}
 
+// event goes by the name alone, so that the store needs no content of a CRD.
 func (s definitionStore) event(object any) error {
 	if unknown, ok := object.(cache.DeletedFinalStateUnknown); ok {
 		object = unknown.Obj

@@ -42,7 +42,8 @@ var errNotLeading = errors.New("not sent: the lease has expired, and another rep
 
 // lease is the lock of the leader election. It knows until when no other replica can
 // lead. The election itself notices the loss of a lease late: a leader that was paused
-// assumes for RenewDeadline that it still leads.
+// assumes for RenewDeadline that it still leads. The mutex guards one value and is never held during a request: every write of
+// the process asks valid.
 type lease struct {
 	resourcelock.Interface
 	// deposed is called once another replica is seen to lead.
@@ -87,6 +88,7 @@ func newLease(restConfig *rest.Config, namespace, name string, deposed func()) (
 func (l *lease) Get(ctx context.Context) (*resourcelock.LeaderElectionRecord, []byte, error) {
 	l.joined.Do(func() { close(l.candidate) })
 	record, raw, err := l.Interface.Get(context.WithoutCancel(ctx))
+	// A standby reads the same, and has nothing to end. Only a replica that has led is deposed.
 	if err == nil && record.HolderIdentity != l.Identity() && l.end() {
 		l.deposed()
 	}
@@ -117,6 +119,7 @@ func (l *lease) write(record resourcelock.LeaderElectionRecord, send func(resour
 	// The earlier of all possible times counts as the renewal, so that this replica always gives up the lease before
 	// another one takes it.
 	began := l.clocks.Now()
+	// The API server may have stored a renewal whose answer was lost. That only shortens what this replica assumes.
 	if err := send(record); err != nil {
 		return err
 	}
@@ -146,7 +149,8 @@ func (l *lease) valid() bool {
 	return !l.renewed.IsZero() && l.clocks.Since(l.renewed) < HoldDuration
 }
 
-// fencedClient makes clients that write only while the lease is valid.
+// fencedClient makes clients that write only while the lease is valid. It is the client of all families. The clients of events,
+// of the lease and of the upgrade gate have the transport without the fence.
 func (l *lease) fencedClient(restConfig *rest.Config, options client.Options) (client.Client, error) {
 	fenced := *options.HTTPClient
 	fenced.Transport = fence{lease: l, next: options.HTTPClient.Transport}
@@ -160,7 +164,10 @@ type fence struct {
 	next  http.RoundTripper
 }
 
+// RoundTrip lets reads pass without the lease, because caches are filled before a process is leader.
 func (f fence) RoundTrip(r *http.Request) (*http.Response, error) {
+	// The check is before the request and not after it. A request that was sent in time may arrive later, by as much as the API
+	// server and the network delay it: preconditions of each write cover that.
 	if r.Method != http.MethodGet && !f.lease.valid() {
 		if r.Body != nil {
 			_ = r.Body.Close() // RoundTripper requires it

@@ -39,7 +39,7 @@ func authenticated(config *rest.Config, httpClient *http.Client, log logr.Logger
 }
 
 // scrapeLimits are the limits of all clients together and of each address. Tokens that were accepted before are not limited:
-// guesses keep no scraper waiting.
+// guesses keep no scraper waiting. The accepted tokens are kept as hashes: a memory dump shows no credential.
 type scrapeLimits struct {
 	clock    clock.PassiveClock
 	each     *ports.Rates
@@ -57,6 +57,7 @@ func newScrapeLimits(c clock.PassiveClock) *scrapeLimits {
 
 // allow reports whether a request may cost something. An address beyond its own limit takes nothing from others.
 func (l *scrapeLimits) allow(r *http.Request, token tokenHash) bool {
+	// The token is still checked behind this limit. A revoked one is refused, and only costs a review.
 	if _, known := l.accepted.Get(token); known {
 		return true
 	}

@@ -1,5 +1,3 @@
-// Package operator is the process around the families: the manager, the leader election and
-// its fence, events, metrics, and one cache for each family. It imports no family.
 package operator
 
 import (
@@ -80,7 +78,8 @@ func Sections(process *config.Process, all []family.Family) []settings.Section {
 }
 
 // New returns a manager with the controllers of the families, ready to start. It needs the API
-// server to resolve kinds.
+// server to resolve kinds. The order matters. The manager exists before the families, which add their caches and controllers to
+// it. The probes come last, because their checks name everything that was added.
 func New(ctx context.Context, restConfig *rest.Config, process config.Process, families []family.Family, opts Options) (ctrl.Manager, error) {
 	if opts.Clock == nil {
 		opts.Clock = clock.RealClock{}
@@ -194,6 +193,8 @@ func elect(options *ctrl.Options, lease *lease, name string) {
 	options.LeaderElectionID = name
 	options.LeaderElectionResourceLockInterface = lease
 	options.LeaderElectionReleaseOnCancel = true
+	// The election counts HoldDuration, and the Lease object says LeaseDuration: a replica of another version that counts by the
+	// object waits longer, never shorter.
 	options.LeaseDuration, options.RenewDeadline, options.RetryPeriod = ptr.To(HoldDuration), ptr.To(RenewDeadline), ptr.To(RetryPeriod)
 	options.NewClient = lease.fencedClient
 }

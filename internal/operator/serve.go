@@ -76,7 +76,8 @@ func servePorts(mgr ctrl.Manager, probes http.Handler, process config.Process) e
 	return servePort(mgr, "metrics", process.MetricsBindAddress, options)
 }
 
-// servePort listens, and adds a server to the manager that serves until the manager stops. Without an address it does nothing.
+// servePort listens, and adds a server to the manager that serves until the manager stops. Without an address it does nothing. It
+// listens here and not in Start: an address that is in use ends the process before it competes for the lease.
 func servePort(mgr ctrl.Manager, name, address string, options ports.Options) error {
 	if address == "" {
 		return nil

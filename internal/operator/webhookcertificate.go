@@ -165,6 +165,7 @@ func (k *certificateRotator) keep(ctx context.Context, _ ctrl.Request) (ctrl.Res
 		return ctrl.Result{}, nil
 	}
 	data := secret.Data
+	// A Secret that was deleted by hand is written again with the same content, and no request of the API server fails.
 	if last := k.last.Load(); missing && last != nil {
 		data = *last
 	}
@@ -179,6 +180,8 @@ func (k *certificateRotator) keep(ctx context.Context, _ ctrl.Request) (ctrl.Res
 	if err != nil {
 		return ctrl.Result{}, err
 	}
+	// The Secret is written before its authorities are published. If the process is killed in between, the next reconciliation
+	// finds the Secret unchanged and publishes.
 	if changed || missing {
 		if err := k.write(ctx, secret, missing, next); err != nil {
 			return ctrl.Result{}, err
@@ -191,6 +194,8 @@ func (k *certificateRotator) keep(ctx context.Context, _ ctrl.Request) (ctrl.Res
 	if err != nil {
 		return ctrl.Result{}, err
 	}
+	// The timer is for a time months ahead. A clock that jumps is noticed by the next event at the latest, and a third of the
+	// lifetime is left.
 	return ctrl.Result{RequeueAfter: max(due.Sub(k.clock.Now()), 0) + certificateSlack}, nil
 }
 

@@ -62,6 +62,8 @@ func (m dependencyBuilder) serveWebhooks(ctx context.Context, process config.Pro
 		if err := m.mgr.Add(everyReplica{watcher}); err != nil {
 			return err
 		}
+		// The files are another program's, such as cert-manager's: then nothing is issued, and the authority in the configuration
+		// is that program's too.
 		server.certificate = watcher.GetCertificate
 		server.open()
 		return server.addTo(m)
@@ -120,6 +122,7 @@ type webhookServer struct {
 	served atomic.Bool
 }
 
+// newWebhookServer always serves the path /, which admits everything. It is needed only if a family has a webhook.
 func newWebhookServer(process config.Process, families []servedFamily, log logr.Logger) *webhookServer {
 	s := &webhookServer{
 		address: process.WebhookBindAddress, handlers: webhook.NewServer(webhook.Options{}), log: portLog(log, "webhooks"),
@@ -163,11 +166,13 @@ func (s *webhookServer) Start(ctx context.Context) error {
 		Handler: s.handlers.WebhookMux(), TLS: &tls.Config{GetCertificate: s.certificate, MinVersion: tls.VersionTLS12},
 		TrustRequests: true, Log: s.log,
 	})
+	// Connections are accepted from here on, because the listener queues them.
 	s.served.Store(true)
 	return (&manager.Server{Name: "webhooks", Server: server, Listener: listener, ShutdownTimeout: ptr.To(shutdownTime)}).Start(ctx)
 }
 
-// ready reports whether a server that has to answer does so.
+// ready reports whether a server that has to answer does so. A server that was never opened has no configuration that calls it,
+// so it does not keep the process from being ready.
 func (s *webhookServer) ready(*http.Request) error {
 	select {
 	case <-s.opened:

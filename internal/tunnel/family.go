@@ -56,6 +56,7 @@ func caches() cache.Options {
 	}
 }
 
+// A field that a reader of the cache newly needs must be kept here.
 func trim(o client.Object) {
 	switch o := o.(type) {
 	case *corev1.Namespace:
@@ -72,6 +73,8 @@ func trim(o client.Object) {
 // confinedPolicy is the admission policy of config/tunnel.
 const confinedPolicy = "berg-operator-tunnel-confined-pods"
 
+// setup follows both admission policies before the first network: new ones wait until they are in force. Addresses of the API
+// server are denied to tunnels, as far as they are found at the start.
 func setup(ctx context.Context, deps family.Dependencies, cfg config.Tunnel) error {
 	mgr := deps.Manager
 	me, err := identity.New(mgr.GetConfig(), mgr.GetHTTPClient())

@@ -49,7 +49,8 @@ func (r *registry) Ping(ctx context.Context) error {
 	return builder.Ping(ctx)
 }
 
-// Ensure implements tunnelproxy.Images. Package jobs builds one image at a time.
+// Ensure implements tunnelproxy.Images. Package jobs builds one image at a time. An error that is not a RetriableError ends the
+// pair: another attempt would give the same.
 func (r *registry) Ensure(ctx context.Context, base string) (string, error) {
 	// A registry that stops in the middle of an answer must not block all other builds.
 	ctx, cancel := context.WithTimeout(ctx, maxBuild)
@@ -77,6 +78,7 @@ func (r *registry) Ensure(ctx context.Context, base string) (string, error) {
 	}
 }
 
+// builder reads the authorities each time, so that a renewed file needs no restart. A file that cannot be read may come later.
 func (r *registry) builder(credentials image.Credentials, version string) (*image.Builder, error) {
 	options := image.Options{
 		Repository:  r.config.Registry + "/" + r.config.Repository,
@@ -122,6 +124,7 @@ func parseVersion(said string) string {
 // taggable leaves space for the rest of a tag that follows the version.
 var taggable = regexp.MustCompile(`^[0-9A-Za-z_][0-9A-Za-z_.+-]{0,63}$`)
 
+// credentials returns errors that name the Secret, and quote none of its content.
 func (r *registry) credentials(ctx context.Context) (image.Credentials, error) {
 	if r.config.RegistrySecret == "" {
 		return image.Credentials{}, nil

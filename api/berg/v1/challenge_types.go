@@ -229,7 +229,9 @@ const ChallengeConditionAccepted = "Accepted"
 // The reasons of the condition Accepted and of its events, in addition to ReasonInvalidChallenge and
 // ReasonNoSuitableNode.
 const (
-	ChallengeAccepted        = "Accepted"
+	// ChallengeAccepted: instances can run. The message lists probable mistakes.
+	ChallengeAccepted = "Accepted"
+	// ChallengeProbableMistake: an event, and no reason of the condition: the spec is valid and probably not as intended.
 	ChallengeProbableMistake = "ProbableMistake"
 )
 
@@ -239,11 +241,17 @@ const ChallengeConditionImagesReady = "ImagesReady"
 // The reasons of the condition ImagesReady, in addition to ReasonNothingToRun. The reasons for a pull
 // that has ended are also the reasons of events.
 const (
-	ImagesScheduled  = "Scheduled"
-	ImagesPulling    = "Pulling"
-	ImagesPulled     = "Pulled"
+	// ImagesScheduled: pulls begin later, and the message says when.
+	ImagesScheduled = "Scheduled"
+	// ImagesPulling: the message counts the pulls.
+	ImagesPulling = "Pulling"
+	// ImagesPulled: every image is on every node that may run it.
+	ImagesPulled = "Pulled"
+	// ImagesPullFailed: a node could not pull an image, or the API server refuses a pod that pulls.
 	ImagesPullFailed = "PullFailed"
-	ImagesNoNode     = "NoNode"
+	// ImagesNoNode: no node may run an image.
+	ImagesNoNode = "NoNode"
+	// ImagesTimeIsOver: hideUntil came before all was pulled. Instances pull the rest.
 	ImagesTimeIsOver = "TimeIsOver"
 )
 
@@ -252,11 +260,16 @@ const ChallengeConditionWarm = "Warm"
 
 // The reasons of the condition Warm, in addition to ReasonFrozen and ReasonInvalidChallenge.
 const (
-	WarmReady      = "Prepared"
-	WarmPreparing  = "Preparing"
-	WarmLimited    = "LimitReached"
+	// WarmReady: the next player gets a prepared instance.
+	WarmReady = "Prepared"
+	// WarmPreparing: instances are being prepared. The message says what the first one waits for.
+	WarmPreparing = "Preparing"
+	// WarmLimited: a limit leaves none: max, maxInstances or CHALLENGE_WARM_MAX_INSTANCES.
+	WarmLimited = "LimitReached"
+	// WarmNoCapacity: pods of players find no node, and go first.
 	WarmNoCapacity = "PlayersNeedCapacity"
-	WarmDisabled   = "Disabled"
+	// WarmDisabled: CHALLENGE_WARM_MAX_INSTANCES is 0.
+	WarmDisabled = "Disabled"
 )
 
 // The labels and annotations of the objects that pull the images of a Challenge, in addition to the labels and
@@ -497,7 +510,7 @@ type EnvironmentValue struct {
 	raw json.RawMessage
 }
 
-// StringValue returns the EnvironmentValue of a string.
+// StringValue returns the EnvironmentValue of a string. It is written as a string, also if its text looks like a number.
 func StringValue(s string) EnvironmentValue {
 	raw, _ := json.Marshal(s) // a string always has a JSON form
 	return EnvironmentValue{raw: raw}
@@ -523,7 +536,8 @@ func (v EnvironmentValue) Text() (string, error) {
 	}
 }
 
-// MarshalJSON returns the value as it was given.
+// MarshalJSON returns the value as it was given. So a number keeps its digits, and a rewritten object has no other content. The
+// zero value is null.
 func (v EnvironmentValue) MarshalJSON() ([]byte, error) {
 	if len(v.raw) == 0 {
 		return []byte("null"), nil
@@ -531,13 +545,14 @@ func (v EnvironmentValue) MarshalJSON() ([]byte, error) {
 	return v.raw, nil
 }
 
-// UnmarshalJSON keeps any JSON value; Text judges it.
+// UnmarshalJSON keeps any JSON value; Text judges it. An object that is wrong can still be read, so that its error can be
+// reported.
 func (v *EnvironmentValue) UnmarshalJSON(data []byte) error {
 	v.raw = append(json.RawMessage(nil), data...)
 	return nil
 }
 
-// DeepCopyInto copies the value.
+// DeepCopyInto copies the value. The copy shares no bytes with it.
 func (v *EnvironmentValue) DeepCopyInto(out *EnvironmentValue) {
 	out.raw = append(json.RawMessage(nil), v.raw...)
 }
@@ -568,7 +583,7 @@ type Resources struct {
 // +kubebuilder:validation:Pattern=`^([0-9]+(\.[0-9]*)?|\.[0-9]+)([KMGTPEkmgtpe]i|[numkMGTPE]|[eE][+-]?[0-9]+)?$`
 type Amount string
 
-// Quantity parses the amount.
+// Quantity parses the amount. An amount that the schema refuses, of an older schema or a file, is an error.
 func (a Amount) Quantity() (resource.Quantity, error) {
 	text := string(a)
 	if n := len(text); n > 1 && text[n-1] == 'i' {
@@ -577,7 +592,8 @@ func (a Amount) Quantity() (resource.Quantity, error) {
 	return resource.ParseQuantity(text)
 }
 
-// UnmarshalJSON accepts a number as well as a string.
+// UnmarshalJSON accepts a number as well as a string. A number keeps its digits. Other values are kept as text, and Quantity
+// refuses them.
 func (a *Amount) UnmarshalJSON(data []byte) error {
 	if len(data) > 0 && data[0] == '"' {
 		var text string

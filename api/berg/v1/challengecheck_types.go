@@ -323,14 +323,22 @@ type CheckResultType string
 // The results of a check. Each is also the reason of the condition Solvable and of the event
 // that reports it.
 const (
-	CheckSolved           CheckResultType = "Solved"
-	CheckNeverStarted     CheckResultType = "NeverStarted"
+	// CheckSolved: the solver found the flag.
+	CheckSolved CheckResultType = "Solved"
+	// CheckNeverStarted: the instance was not Running within spec.timeout.
+	CheckNeverStarted CheckResultType = "NeverStarted"
+	// CheckSolverNotStarted: the pod of the solver did not run.
 	CheckSolverNotStarted CheckResultType = "SolverNotStarted"
-	CheckUnreachable      CheckResultType = "Unreachable"
-	CheckWrongFlag        CheckResultType = "WrongFlag"
-	CheckSolverCrashed    CheckResultType = "SolverCrashed"
-	CheckTooSlow          CheckResultType = "TooSlow"
-	CheckRefused          CheckResultType = "Refused"
+	// CheckUnreachable: the solver says, by its exit code 69, that it cannot reach the instance.
+	CheckUnreachable CheckResultType = "Unreachable"
+	// CheckWrongFlag: the solver ended with exit code 0 and without the flag of the instance.
+	CheckWrongFlag CheckResultType = "WrongFlag"
+	// CheckSolverCrashed: the solver ended with another exit code, or its pod failed.
+	CheckSolverCrashed CheckResultType = "SolverCrashed"
+	// CheckTooSlow: the solver did not end in its time.
+	CheckTooSlow CheckResultType = "TooSlow"
+	// CheckRefused: the API server refuses an object of the check, or another owner has its name.
+	CheckRefused CheckResultType = "Refused"
 )
 
 // CheckResultTypes lists every result.
@@ -352,15 +360,24 @@ const (
 // The reasons of the condition Running, and of a Solvable that is not known, in addition to
 // ReasonStarting, ReasonChallengeMissing and ReasonFrozen.
 const (
-	CheckReasonNotChecked   = "NotChecked"
-	CheckReasonSolving      = "Solving"
-	CheckReasonEnding       = "Ending"
-	CheckReasonIdle         = "Idle"
-	CheckReasonSuspended    = "Suspended"
-	CheckReasonQueued       = "Queued"
+	// CheckReasonNotChecked: no check has ended yet.
+	CheckReasonNotChecked = "NotChecked"
+	// CheckReasonSolving: the solver runs.
+	CheckReasonSolving = "Solving"
+	// CheckReasonEnding: the objects of a check are being deleted.
+	CheckReasonEnding = "Ending"
+	// CheckReasonIdle: the next check is due later, or after a change.
+	CheckReasonIdle = "Idle"
+	// CheckReasonSuspended: spec.suspend is set.
+	CheckReasonSuspended = "Suspended"
+	// CheckReasonQueued: other checks run, or go first. CHECK_CONCURRENCY limits how many run.
+	CheckReasonQueued = "Queued"
+	// CheckReasonPlayersFirst: players wait, and go first.
 	CheckReasonPlayersFirst = "PlayersFirst"
-	CheckReasonNoFlag       = "NoFlag"
-	CheckReasonInterrupted  = "Interrupted"
+	// CheckReasonNoFlag: the Challenge has no flag to find.
+	CheckReasonNoFlag = "NoFlag"
+	// CheckReasonInterrupted: the check was broken off without a result, and is made again.
+	CheckReasonInterrupted = "Interrupted"
 )
 
 // CheckFinalizer keeps a ChallengeCheck while a check is being made, until all that belongs to

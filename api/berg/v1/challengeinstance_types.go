@@ -138,9 +138,12 @@ type TerminationReason string
 
 // The reasons for which an instance terminates.
 const (
+	// TerminationUserRequest: the owner asked for it, by the platform, or a client deleted the instance.
 	TerminationUserRequest TerminationReason = "UserRequest"
-	TerminationTimeout     TerminationReason = "Timeout"
-	TerminationAdmin       TerminationReason = "AdminTermination"
+	// TerminationTimeout: the instance expired. The operator sets it.
+	TerminationTimeout TerminationReason = "Timeout"
+	// TerminationAdmin: an organiser ended it, or its Challenge was deleted and CHALLENGE_WITHDRAWAL_POLICY is Stop.
+	TerminationAdmin TerminationReason = "AdminTermination"
 )
 
 // ChallengeInstanceStatus is the observed state of an instance.
@@ -389,9 +392,12 @@ type ChangeEffect string
 
 // The effects of a rollout.
 const (
-	EffectStarts   ChangeEffect = "Starts"
+	// EffectStarts: the container is new.
+	EffectStarts ChangeEffect = "Starts"
+	// EffectRestarts: its pod is replaced.
 	EffectRestarts ChangeEffect = "Restarts"
-	EffectEnds     ChangeEffect = "Ends"
+	// EffectEnds: the Challenge no longer has the container.
+	EffectEnds ChangeEffect = "Ends"
 )
 
 // Phase is a step in the life of an instance.
@@ -401,13 +407,20 @@ type Phase string
 
 // The phases of an instance.
 const (
-	PhasePending     Phase = "Pending"
-	PhaseCreating    Phase = "Creating"
-	PhaseStarting    Phase = "Starting"
-	PhaseRunning     Phase = "Running"
+	// PhasePending: accepted, or waiting in the queue or for an earlier instance of its owner. It has no objects and no expiry.
+	PhasePending Phase = "Pending"
+	// PhaseCreating: its objects are being created, or its network policy is refused and its pods are stopped.
+	PhaseCreating Phase = "Creating"
+	// PhaseStarting: every object is in place, and the pods are starting.
+	PhaseStarting Phase = "Starting"
+	// PhaseRunning: all pods were ready and its addresses served. It stays Running when a pod fails later.
+	PhaseRunning Phase = "Running"
+	// PhaseTerminating: its namespace is being deleted.
 	PhaseTerminating Phase = "Terminating"
-	PhaseTerminated  Phase = "Terminated"
-	PhaseFailed      Phase = "Failed"
+	// PhaseTerminated: its namespace is gone. The resource follows.
+	PhaseTerminated Phase = "Terminated"
+	// PhaseFailed: it cannot be built. It continues by itself when the problem is fixed.
+	PhaseFailed Phase = "Failed"
 )
 
 // Phases lists every phase, in the order of a life.
@@ -590,59 +603,115 @@ var ProblemConditions = append(BuildConditions[:len(BuildConditions):len(BuildCo
 
 // The reasons of conditions and events.
 const (
-	ReasonFound                = "Found"
-	ReasonChallengeMissing     = "ChallengeMissing"
-	ReasonReferenceNotAllowed  = "ReferenceNotAllowed"
-	ReasonNamespaceNotAllowed  = "NamespaceNotAllowed"
-	ReasonNothingToRun         = "NothingToRun"
-	ReasonInvalidChallenge     = "InvalidChallenge"
-	ReasonNoSuitableNode       = "NoSuitableNode"
-	ReasonFlagProvided         = "FlagProvided"
-	ReasonFlagNotNeeded        = "FlagNotNeeded"
-	ReasonFlagMissing          = "FlagMissing"
-	ReasonInvalidFlag          = "InvalidFlag"
-	ReasonQueued               = "Queued"
-	ReasonAdmitted             = "Admitted"
-	ReasonCreating             = "Creating"
-	ReasonCreated              = "Created"
-	ReasonNotEnforced          = "NotEnforced"
-	ReasonNotNeeded            = "NotNeeded"
-	ReasonWaiting              = "Waiting"
-	ReasonNamespaceConflict    = "NamespaceConflict"
-	ReasonObjectConflict       = "ObjectConflict"
-	ReasonContested            = "Contested"
-	ReasonOwnerBusy            = "OwnerBusy"
-	ReasonAPINotInstalled      = "APINotInstalled"
-	ReasonRefused              = "Refused"
-	ReasonWriteFailed          = "WriteFailed"
-	ReasonGatewayNotReady      = "GatewayNotReady"
-	ReasonRouteRefused         = "RouteRefused"
-	ReasonRoutePending         = "RoutePending"
-	ReasonPodUnreached         = "PodUnreached"
-	ReasonNoEndpoints          = "NoEndpoints"
-	ReasonServiceMissing       = "ServiceMissing"
-	ReasonOutOfNodePorts       = "OutOfNodePorts"
-	ReasonOutOfAddresses       = "OutOfAddresses"
-	ReasonReady                = "Ready"
-	ReasonStarting             = "Starting"
-	ReasonStartDeadline        = "StartDeadlineExceeded"
-	ReasonPodsNotReady         = "PodsNotReady"
-	ReasonUpToDate             = "UpToDate"
-	ReasonChallengeChanged     = "ChallengeChanged"
+	// ReasonFound: the Challenge exists and can be run.
+	ReasonFound = "Found"
+	// ReasonChallengeMissing: the Challenge does not exist. A live instance keeps running, unless CHALLENGE_WITHDRAWAL_POLICY is
+	// Stop.
+	ReasonChallengeMissing = "ChallengeMissing"
+	// ReasonReferenceNotAllowed: CHALLENGE_REF_POLICY does not let this namespace use that Challenge.
+	ReasonReferenceNotAllowed = "ReferenceNotAllowed"
+	// ReasonNamespaceNotAllowed: CHALLENGE_INSTANCE_NAMESPACES does not name the namespace of the instance.
+	ReasonNamespaceNotAllowed = "NamespaceNotAllowed"
+	// ReasonNothingToRun: the Challenge has no containers.
+	ReasonNothingToRun = "NothingToRun"
+	// ReasonInvalidChallenge: the message names each wrong field of the Challenge.
+	ReasonInvalidChallenge = "InvalidChallenge"
+	// ReasonNoSuitableNode: a container has sandbox: nested, and no node supports user namespaces.
+	ReasonNoSuitableNode = "NoSuitableNode"
+	// ReasonFlagProvided: the instance has a flag that its Challenge needs.
+	ReasonFlagProvided = "FlagProvided"
+	// ReasonFlagNotNeeded: the Challenge needs no flag.
+	ReasonFlagNotNeeded = "FlagNotNeeded"
+	// ReasonFlagMissing: the Challenge needs spec.flag of the instance.
+	ReasonFlagMissing = "FlagMissing"
+	// ReasonInvalidFlag: the flag is too long, or has a character that its container cannot get.
+	ReasonInvalidFlag = "InvalidFlag"
+	// ReasonQueued: a limit is reached, which the message names. The timeout has not begun.
+	ReasonQueued = "Queued"
+	// ReasonAdmitted: the limits allowed the start.
+	ReasonAdmitted = "Admitted"
+	// ReasonCreating: the instance was started a moment ago.
+	ReasonCreating = "Creating"
+	// ReasonCreated: the objects of the step are in place.
+	ReasonCreated = "Created"
+	// ReasonNotEnforced: the network policies are in place, and the cluster ignores them. Their condition is True.
+	ReasonNotEnforced = "NotEnforced"
+	// ReasonNotNeeded: the step has no objects.
+	ReasonNotNeeded = "NotNeeded"
+	// ReasonWaiting: an earlier step comes first, or a deleted namespace must be gone.
+	ReasonWaiting = "Waiting"
+	// ReasonNamespaceConflict: a namespace of that name exists and is not the instance's.
+	ReasonNamespaceConflict = "NamespaceConflict"
+	// ReasonObjectConflict: an object of that name exists and is not the instance's.
+	ReasonObjectConflict = "ObjectConflict"
+	// ReasonContested: another writer, which the message names, undoes each repair.
+	ReasonContested = "Contested"
+	// ReasonOwnerBusy: an earlier instance of the same owner goes first.
+	ReasonOwnerBusy = "OwnerBusy"
+	// ReasonAPINotInstalled: the API server does not serve a kind, which the message names.
+	ReasonAPINotInstalled = "APINotInstalled"
+	// ReasonRefused: the API server rejects an object or a pod. It is retried.
+	ReasonRefused = "Refused"
+	// ReasonWriteFailed: the API server could not be reached, or failed. It is retried.
+	ReasonWriteFailed = "WriteFailed"
+	// ReasonGatewayNotReady: the Gateway, its class or its listener does not exist or is not accepted, or the gate has no ready
+	// replica.
+	ReasonGatewayNotReady = "GatewayNotReady"
+	// ReasonRouteRefused: the controller of the Gateway refuses a route.
+	ReasonRouteRefused = "RouteRefused"
+	// ReasonRoutePending: the pods are ready, and the Gateway or the gate does not serve a route yet.
+	ReasonRoutePending = "RoutePending"
+	// ReasonPodUnreached: the pods are ready, and a replica of the gate does not reach one.
+	ReasonPodUnreached = "PodUnreached"
+	// ReasonNoEndpoints: the pods are ready, and a Service for players leads to none.
+	ReasonNoEndpoints = "NoEndpoints"
+	// ReasonServiceMissing: a Service for players does not exist, and cannot be created.
+	ReasonServiceMissing = "ServiceMissing"
+	// ReasonOutOfNodePorts: all node ports of the cluster are in use.
+	ReasonOutOfNodePorts = "OutOfNodePorts"
+	// ReasonOutOfAddresses: all addresses for Services of the cluster are in use.
+	ReasonOutOfAddresses = "OutOfAddresses"
+	// ReasonReady: all pods were ready once, or are ready now.
+	ReasonReady = "Ready"
+	// ReasonStarting: pods are not ready yet, and nothing is known to be wrong.
+	ReasonStarting = "Starting"
+	// ReasonStartDeadline: the instance was not ready within CHALLENGE_START_DEADLINE. Its pods stay until it expires.
+	ReasonStartDeadline = "StartDeadlineExceeded"
+	// ReasonPodsNotReady: the instance was ready, and a container no longer is.
+	ReasonPodsNotReady = "PodsNotReady"
+	// ReasonUpToDate: the instance runs the present Challenge with the present settings.
+	ReasonUpToDate = "UpToDate"
+	// ReasonChallengeChanged: the Challenge was edited after the start.
+	ReasonChallengeChanged = "ChallengeChanged"
+	// ReasonConfigurationChanged: settings from which pods are built were changed after the start.
 	ReasonConfigurationChanged = "ConfigurationChanged"
-	ReasonImageChanged         = "ImageChanged"
-	ReasonRevisionMissing      = "RevisionMissing"
-	ReasonTerminating          = "Terminating"
-	ReasonDeletionBlocked      = "DeletionBlocked"
-	ReasonDeleted              = "Deleted"
-	ReasonLive                 = "Live"
-	ReasonFrozen               = "Frozen"
-	ReasonPullSecretMissing    = "PullSecretMissing"
-	ReasonPullSecretConflict   = "PullSecretConflict"
-	ReasonNodePortTaken        = "NodePortTaken"
-	ReasonInstanceCreating     = "InstanceCreating"
-	ReasonInstanceReady        = "InstanceReady"
-	ReasonInstanceEnding       = "InstanceTerminating"
+	// ReasonImageChanged: a newer instance has got another image under the same name.
+	ReasonImageChanged = "ImageChanged"
+	// ReasonRevisionMissing: the operator cannot read the content that the instance was started with, and does not repair it.
+	ReasonRevisionMissing = "RevisionMissing"
+	// ReasonTerminating: the instance is being deleted.
+	ReasonTerminating = "Terminating"
+	// ReasonDeletionBlocked: something prevents the deletion of the namespace or of the instance. It is retried.
+	ReasonDeletionBlocked = "DeletionBlocked"
+	// ReasonDeleted: the namespace is gone.
+	ReasonDeleted = "Deleted"
+	// ReasonLive: the instance is not being deleted.
+	ReasonLive = "Live"
+	// ReasonFrozen: the Challenge starts no instance, or the instance does not expire.
+	ReasonFrozen = "Frozen"
+	// ReasonPullSecretMissing: an event: the Secret PULL_SECRET_NAME does not exist. The instance continues without it.
+	ReasonPullSecretMissing = "PullSecretMissing"
+	// ReasonPullSecretConflict: an event: a Secret of that name exists and is not the operator's. A copy of another name is
+	// used.
+	ReasonPullSecretConflict = "PullSecretConflict"
+	// ReasonNodePortTaken: an event: the node port of a public port has changed.
+	ReasonNodePortTaken = "NodePortTaken"
+	// ReasonInstanceCreating: an event: the operator begins to build the instance.
+	ReasonInstanceCreating = "InstanceCreating"
+	// ReasonInstanceReady: an event: all pods were ready for the first time.
+	ReasonInstanceReady = "InstanceReady"
+	// ReasonInstanceEnding: an event: the instance ends, and the message has the reason.
+	ReasonInstanceEnding = "InstanceTerminating"
 )
 
 // Finalizer keeps a ChallengeInstance until its namespace is gone.
@@ -650,14 +719,22 @@ const Finalizer = "challengeinstance.berg.norelect.ch/finalizer"
 
 // The labels and annotations that the operator writes and reads.
 const (
-	LabelManagedBy          = "app.kubernetes.io/managed-by"
-	LabelComponent          = "app.kubernetes.io/component"
-	LabelChallenge          = "berg.norelect.ch/challenge"
+	// LabelManagedBy: ManagedBy, or ManagedByAPI.
+	LabelManagedBy = "app.kubernetes.io/managed-by"
+	// LabelComponent: a value that begins with Component.
+	LabelComponent = "app.kubernetes.io/component"
+	// LabelChallenge: the name of the Challenge, or the beginning of a longer one and a hash: see AnnotationChallenge.
+	LabelChallenge = "berg.norelect.ch/challenge"
+	// LabelChallengeNamespace: the namespace of the Challenge.
 	LabelChallengeNamespace = "berg.norelect.ch/challenge-namespace"
-	LabelOwnerID            = "berg.norelect.ch/owner-id"
-	LabelInstanceID         = "berg.norelect.ch/instance-id"
-	LabelContainer          = "berg.norelect.ch/container"
-	LabelHostname           = "berg.norelect.ch/hostname"
+	// LabelOwnerID: the UUID of the owner.
+	LabelOwnerID = "berg.norelect.ch/owner-id"
+	// LabelInstanceID: status.instanceId of the instance.
+	LabelInstanceID = "berg.norelect.ch/instance-id"
+	// LabelContainer: the container of a Deployment or a pod.
+	LabelContainer = "berg.norelect.ch/container"
+	// LabelHostname: on a route, the part of its host name that cannot be guessed.
+	LabelHostname = "berg.norelect.ch/hostname"
 	// LabelSource on a ChallengeInstance is the user or team of a platform that it is for. Its
 	// namespace, pods and record get it too, and its events name it.
 	LabelSource = "berg.norelect.ch/source"

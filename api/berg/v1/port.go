@@ -21,7 +21,7 @@ var portTypes = map[PortType]struct {
 	PublicTLSRoute:  {routed: true},
 }
 
-// PortTypes returns all types of a port.
+// PortTypes returns all types of a port. They are sorted by their text.
 func PortTypes() []PortType { return slices.Sorted(maps.Keys(portTypes)) }
 
 // EffectiveType is the type of a port, InternalPort where none is written.
@@ -44,7 +44,8 @@ func (p Port) ConnectsAtStart() bool {
 // Transport is the transport protocol of a port, TCP where none is written.
 func (p Port) Transport() corev1.Protocol { return p.Protocol.Transport() }
 
-// Transport is the protocol as Kubernetes writes it, TCP where none is written.
+// Transport is the protocol as Kubernetes writes it, TCP where none is written. Case does not matter. The schema refuses other
+// protocols.
 func (p Protocol) Transport() corev1.Protocol {
 	if strings.EqualFold(string(p), string(corev1.ProtocolUDP)) {
 		return corev1.ProtocolUDP

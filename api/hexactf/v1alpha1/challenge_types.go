@@ -204,12 +204,18 @@ type State string
 
 // The states. Deleted occurs only in messages.
 const (
-	StateNone        State = "None"
-	StateCreating    State = "Creating"
-	StateRunning     State = "Running"
-	StateError       State = "Error"
+	// StateNone: the operator has not reconciled it yet. Metrics show it, and no status has it.
+	StateNone State = "None"
+	// StateCreating: its objects are being created, or are not available yet.
+	StateCreating State = "Creating"
+	// StateRunning: all Deployments were available, and the endpoint was known.
+	StateRunning State = "Running"
+	// StateError: it cannot run. It continues when the problem is fixed.
+	StateError State = "Error"
+	// StateTerminating: it is being deleted.
 	StateTerminating State = "Terminating"
-	StateDeleted     State = "Deleted"
+	// StateDeleted: it is gone.
+	StateDeleted State = "Deleted"
 )
 
 // States lists every state of a resource, in their usual order.
@@ -233,35 +239,64 @@ const (
 
 // The reasons of conditions and events.
 const (
-	ReasonInvalidLabels         = "InvalidLabels"
-	ReasonNamespaceMismatch     = "NamespaceMismatch"
-	ReasonDefinitionFound       = "DefinitionFound"
-	ReasonDefinitionNotFound    = "DefinitionNotFound"
-	ReasonInvalidDefinition     = "InvalidDefinition"
-	ReasonInherited             = "Inherited"
-	ReasonWaiting               = "Waiting"
-	ReasonCreating              = "Creating"
-	ReasonResourcesCreated      = "ResourcesCreated"
-	ReasonOwnershipConflict     = "OwnershipConflict"
-	ReasonContested             = "Contested"
-	ReasonRefused               = "Refused"
-	ReasonWriteFailed           = "WriteFailed"
-	ReasonAPINotInstalled       = "APINotInstalled"
-	ReasonStarting              = "Starting"
+	// ReasonInvalidLabels: a label is missing, or cannot be part of a name. The Challenge is deleted.
+	ReasonInvalidLabels = "InvalidLabels"
+	// ReasonNamespaceMismatch: spec.namespace is another namespace. The Challenge is deleted.
+	ReasonNamespaceMismatch = "NamespaceMismatch"
+	// ReasonDefinitionFound: the challenge runs its definition.
+	ReasonDefinitionFound = "DefinitionFound"
+	// ReasonDefinitionNotFound: its namespace has no such definition. After HEXACTF_DEFINITION_TIMEOUT the Challenge is deleted.
+	ReasonDefinitionNotFound = "DefinitionNotFound"
+	// ReasonInvalidDefinition: the message names the field of the definition.
+	ReasonInvalidDefinition = "InvalidDefinition"
+	// ReasonInherited: another operator has started the challenge.
+	ReasonInherited = "Inherited"
+	// ReasonWaiting: an earlier step comes first.
+	ReasonWaiting = "Waiting"
+	// ReasonCreating: its objects are being created.
+	ReasonCreating = "Creating"
+	// ReasonResourcesCreated: all objects are as they should be.
+	ReasonResourcesCreated = "ResourcesCreated"
+	// ReasonOwnershipConflict: an object of this name belongs to another owner.
+	ReasonOwnershipConflict = "OwnershipConflict"
+	// ReasonContested: another client, which the message names, undoes each repair.
+	ReasonContested = "Contested"
+	// ReasonRefused: the API server refuses an object.
+	ReasonRefused = "Refused"
+	// ReasonWriteFailed: the API server failed. It is retried.
+	ReasonWriteFailed = "WriteFailed"
+	// ReasonAPINotInstalled: the API server does not serve a kind.
+	ReasonAPINotInstalled = "APINotInstalled"
+	// ReasonStarting: the Deployments are not available yet.
+	ReasonStarting = "Starting"
+	// ReasonStartDeadlineExceeded: they were not available within HEXACTF_START_DEADLINE.
 	ReasonStartDeadlineExceeded = "StartDeadlineExceeded"
-	ReasonUnavailable           = "Unavailable"
-	ReasonAvailable             = "Available"
-	ReasonRunning               = "Running"
-	ReasonEndpointChanged       = "EndpointChanged"
-	ReasonExpired               = "Expired"
-	ReasonTerminating           = "Terminating"
-	ReasonDeletionBlocked       = "DeletionBlocked"
-	ReasonNotifying             = "Notifying"
-	ReasonNotifyOff             = "NotifyOff"
-	ReasonNotifyFailed          = "NotifyFailed"
-	ReasonMessagesLost          = "MessagesLost"
-	ReasonOrphaned              = "Orphaned"
-	ReasonOrphansDeleted        = "OrphansDeleted"
+	// ReasonUnavailable: the challenge has run, and is not available now.
+	ReasonUnavailable = "Unavailable"
+	// ReasonAvailable: all Deployments are available, and the endpoint is known.
+	ReasonAvailable = "Available"
+	// ReasonRunning: the challenge runs.
+	ReasonRunning = "Running"
+	// ReasonEndpointChanged: an event: another Service took the node port while its own was missing.
+	ReasonEndpointChanged = "EndpointChanged"
+	// ReasonExpired: an event: the lifetime is over.
+	ReasonExpired = "Expired"
+	// ReasonTerminating: the Challenge is being deleted.
+	ReasonTerminating = "Terminating"
+	// ReasonDeletionBlocked: an event: the challenge has expired, and the API server refuses its deletion.
+	ReasonDeletionBlocked = "DeletionBlocked"
+	// ReasonNotifying: the broker delays no message.
+	ReasonNotifying = "Notifying"
+	// ReasonNotifyOff: there is no broker.
+	ReasonNotifyOff = "NotifyOff"
+	// ReasonNotifyFailed: the broker does not accept a message.
+	ReasonNotifyFailed = "NotifyFailed"
+	// ReasonMessagesLost: an event: the operator gave up messages, which may be lost.
+	ReasonMessagesLost = "MessagesLost"
+	// ReasonOrphaned: an event: the Challenge is being deleted without its objects, which stay.
+	ReasonOrphaned = "Orphaned"
+	// ReasonOrphansDeleted: an event: such objects had the names of a Challenge, and are deleted and created again.
+	ReasonOrphansDeleted = "OrphansDeleted"
 )
 
 // Finalizer keeps a Challenge until the message about its deletion is sent.

@@ -379,9 +379,13 @@ type ApplicationStatus struct {
 
 // The phases of an Application.
 const (
-	ApplicationPending  = "Pending"
-	ApplicationReady    = "Ready"
-	ApplicationFailed   = "Failed"
+	// ApplicationPending: the Project or a Secret is missing. It continues when that is there.
+	ApplicationPending = "Pending"
+	// ApplicationReady: it can be deployed.
+	ApplicationReady = "Ready"
+	// ApplicationFailed: something must be fixed, and the message names the field.
+	ApplicationFailed = "Failed"
+	// ApplicationDeleting: its Deployments are being deleted.
 	ApplicationDeleting = "Deleting"
 )
 
@@ -402,19 +406,34 @@ const (
 
 // The reasons of conditions and events of an Application.
 const (
+	// ReasonApplicationReady: nothing is missing.
 	ReasonApplicationReady = "ApplicationReady"
-	ReasonProjectFound     = "ProjectFound"
-	ReasonProjectNotFound  = "ProjectNotFound"
-	ReasonProjectNotReady  = "ProjectNotReady"
-	ReasonWrongNamespace   = "WrongNamespace"
-	ReasonSpecAccepted     = "SpecAccepted"
-	ReasonInvalidSpec      = "InvalidSpec"
-	ReasonTypeDisabled     = "TypeDisabled"
-	ReasonOutOfBounds      = "OutOfBounds"
-	ReasonSecretFound      = "SecretFound"
-	ReasonSecretNotFound   = "SecretNotFound"
-	ReasonSecretNotNeeded  = "SecretNotNeeded"
-	ReasonImagesCleanedUp  = "ImagesCleanedUp"
-	ReasonDeletionRefused  = "DeletionRefused"
-	ReasonCleanUpFailed    = "CleanUpFailed"
+	// ReasonProjectFound: the Project is Ready, and this is its namespace.
+	ReasonProjectFound = "ProjectFound"
+	// ReasonProjectNotFound: the Project does not exist.
+	ReasonProjectNotFound = "ProjectNotFound"
+	// ReasonProjectNotReady: the Project is not Ready.
+	ReasonProjectNotReady = "ProjectNotReady"
+	// ReasonWrongNamespace: the Application is not in the namespace of its Project.
+	ReasonWrongNamespace = "WrongNamespace"
+	// ReasonSpecAccepted: name and spec are valid, and the Project allows them.
+	ReasonSpecAccepted = "SpecAccepted"
+	// ReasonInvalidSpec: the message names the field.
+	ReasonInvalidSpec = "InvalidSpec"
+	// ReasonTypeDisabled: the Project does not allow this type.
+	ReasonTypeDisabled = "TypeDisabled"
+	// ReasonOutOfBounds: a value is not within what the Project allows.
+	ReasonOutOfBounds = "OutOfBounds"
+	// ReasonSecretFound: every Secret exists.
+	ReasonSecretFound = "SecretFound"
+	// ReasonSecretNotFound: a Secret that it names does not exist.
+	ReasonSecretNotFound = "SecretNotFound"
+	// ReasonSecretNotNeeded: it names no Secret.
+	ReasonSecretNotNeeded = "SecretNotNeeded"
+	// ReasonImagesCleanedUp: the images were looked through, and the message counts them.
+	ReasonImagesCleanedUp = "ImagesCleanedUp"
+	// ReasonDeletionRefused: the registry deletes no images, or none for this login. It is tried again once a day.
+	ReasonDeletionRefused = "DeletionRefused"
+	// ReasonCleanUpFailed: the Secret, the right or the registry is missing, or an image could not be put back. It is retried.
+	ReasonCleanUpFailed = "CleanUpFailed"
 )

@@ -99,13 +99,22 @@ const (
 
 // The reasons of ConditionAutoBuild, and of events about builds that pushes start.
 const (
-	ReasonWatching              = "Watching"
-	ReasonAutoBuildOff          = "AutoBuildOff"
-	ReasonRepositoryNotRead     = "RepositoryNotRead"
-	ReasonNothingMatches        = "NothingMatches"
-	ReasonTooManyBranches       = "TooManyBranches"
-	ReasonBuildStarted          = "BuildStarted"
-	ReasonBuildReplaced         = "BuildReplaced"
-	ReasonCommitStatusRefused   = "CommitStatusRefused"
+	// ReasonWatching: pushes start builds.
+	ReasonWatching = "Watching"
+	// ReasonAutoBuildOff: neither GIT_POLL_INTERVAL nor GIT_WEBHOOK_URL is set.
+	ReasonAutoBuildOff = "AutoBuildOff"
+	// ReasonRepositoryNotRead: the repository, the token or the git server is at fault. It is tried again.
+	ReasonRepositoryNotRead = "RepositoryNotRead"
+	// ReasonNothingMatches: no branch or tag matches.
+	ReasonNothingMatches = "NothingMatches"
+	// ReasonTooManyBranches: more than MaxBranches match.
+	ReasonTooManyBranches = "TooManyBranches"
+	// ReasonBuildStarted: an event: a push started a build.
+	ReasonBuildStarted = "BuildStarted"
+	// ReasonBuildReplaced: an event: a newer commit replaces a build.
+	ReasonBuildReplaced = "BuildReplaced"
+	// ReasonCommitStatusRefused: an event: the provider does not take the state of a build.
+	ReasonCommitStatusRefused = "CommitStatusRefused"
+	// ReasonWebhookSecretInTheWay: a Secret with the name for the webhook exists, and is not the Application's.
 	ReasonWebhookSecretInTheWay = "WebhookSecretInTheWay"
 )

@@ -242,11 +242,16 @@ type DeploymentPhase string
 
 // The phases of a Deployment.
 const (
+	// DeploymentInitializing: nothing runs yet: the Application is not ready.
 	DeploymentInitializing DeploymentPhase = "Initializing"
-	DeploymentRunning      DeploymentPhase = "Running"
-	DeploymentSucceeded    DeploymentPhase = "Succeeded"
-	DeploymentFailed       DeploymentPhase = "Failed"
-	DeploymentWaiting      DeploymentPhase = "Waiting"
+	// DeploymentRunning: an image is being built.
+	DeploymentRunning DeploymentPhase = "Running"
+	// DeploymentSucceeded: the last build succeeded less than DEPLOYMENT_RESULT_TIME ago.
+	DeploymentSucceeded DeploymentPhase = "Succeeded"
+	// DeploymentFailed: the last build failed less than DEPLOYMENT_RESULT_TIME ago.
+	DeploymentFailed DeploymentPhase = "Failed"
+	// DeploymentWaiting: there is nothing to do until the spec changes, or until what the message names is there.
+	DeploymentWaiting DeploymentPhase = "Waiting"
 )
 
 // DeploymentPhases lists every phase, in the order of a life.
@@ -271,26 +276,48 @@ const (
 
 // The reasons of conditions and events of a Deployment.
 const (
-	ReasonApplicationNotFound  = "ApplicationNotFound"
-	ReasonApplicationNotReady  = "ApplicationNotReady"
-	ReasonNameMismatch         = "NameMismatch"
-	ReasonPipelineAvailable    = "PipelineAvailable"
-	ReasonPipelineNotNeeded    = "PipelineNotNeeded"
-	ReasonPipelineUnavailable  = "PipelineUnavailable"
-	ReasonRegistryNotSet       = "RegistryNotSet"
-	ReasonRunStarted           = "RunStarted"
-	ReasonRunning              = "Running"
-	ReasonSucceeded            = "Succeeded"
-	ReasonQueued               = "Queued"
-	ReasonTektonNotResponding  = "TektonNotResponding"
-	ReasonRunFailed            = "RunFailed"
-	ReasonRunCancelled         = "RunCancelled"
-	ReasonRunTimedOut          = "RunTimedOut"
-	ReasonPodRefused           = "PodRefused"
-	ReasonImagePullFailed      = "ImagePullFailed"
+	// ReasonApplicationNotFound: the Application does not exist.
+	ReasonApplicationNotFound = "ApplicationNotFound"
+	// ReasonApplicationNotReady: the Application is not Ready.
+	ReasonApplicationNotReady = "ApplicationNotReady"
+	// ReasonNameMismatch: the name does not fit the Application.
+	ReasonNameMismatch = "NameMismatch"
+	// ReasonPipelineAvailable: builds can run.
+	ReasonPipelineAvailable = "PipelineAvailable"
+	// ReasonPipelineNotNeeded: the type needs no build.
+	ReasonPipelineNotNeeded = "PipelineNotNeeded"
+	// ReasonPipelineUnavailable: Tekton is not installed, or TEKTON_MODE is off.
+	ReasonPipelineUnavailable = "PipelineUnavailable"
+	// ReasonRegistryNotSet: the registry, or the image that pushes, is not set.
+	ReasonRegistryNotSet = "RegistryNotSet"
+	// ReasonRunStarted: an event: the operator started a run.
+	ReasonRunStarted = "RunStarted"
+	// ReasonRunning: a run builds.
+	ReasonRunning = "Running"
+	// ReasonSucceeded: the last run built the image.
+	ReasonSucceeded = "Succeeded"
+	// ReasonQueued: as many builds run as BUILD_CONCURRENCY or the class of the Project allows.
+	ReasonQueued = "Queued"
+	// ReasonTektonNotResponding: for a minute Tekton has not started, continued or ended the run.
+	ReasonTektonNotResponding = "TektonNotResponding"
+	// ReasonRunFailed: a step failed. The message has the end of its output, without logins.
+	ReasonRunFailed = "RunFailed"
+	// ReasonRunCancelled: a client cancelled the run.
+	ReasonRunCancelled = "RunCancelled"
+	// ReasonRunTimedOut: it took longer than BUILD_TIMEOUT, or its clone longer than half of that.
+	ReasonRunTimedOut = "RunTimedOut"
+	// ReasonPodRefused: the namespace does not admit the pod.
+	ReasonPodRefused = "PodRefused"
+	// ReasonImagePullFailed: the image of a step cannot be pulled.
+	ReasonImagePullFailed = "ImagePullFailed"
+	// ReasonStorageClassNotFound: the StorageClass of the volume does not exist.
 	ReasonStorageClassNotFound = "StorageClassNotFound"
-	ReasonConfigMapNotFound    = "ConfigMapNotFound"
-	ReasonNothingToBuild       = "NothingToBuild"
-	ReasonImageNotResolved     = "ImageNotResolved"
-	ReasonImageResolved        = "ImageResolved"
+	// ReasonConfigMapNotFound: a ConfigMap that a run needs does not exist.
+	ReasonConfigMapNotFound = "ConfigMapNotFound"
+	// ReasonNothingToBuild: an Application of this type has no image.
+	ReasonNothingToBuild = "NothingToBuild"
+	// ReasonImageNotResolved: the registry does not resolve the tag, or IMAGE_REGISTRIES does not list it. It is tried again.
+	ReasonImageNotResolved = "ImageNotResolved"
+	// ReasonImageResolved: the digest of the tag is known.
+	ReasonImageResolved = "ImageResolved"
 )

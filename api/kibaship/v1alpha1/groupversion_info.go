@@ -101,13 +101,22 @@ const ProjectAdmin = "kibaship-project-admin"
 
 // The reasons of conditions and events that more than one kind has.
 const (
-	ReasonWaiting           = "Waiting"
-	ReasonInvalid           = "Invalid"
-	ReasonCreated           = "Created"
-	ReasonContested         = "Contested"
-	ReasonRefused           = "Refused"
-	ReasonWriteFailed       = "WriteFailed"
+	// ReasonWaiting: another condition comes first.
+	ReasonWaiting = "Waiting"
+	// ReasonInvalid: the spec breaks a rule that the schema does not have.
+	ReasonInvalid = "Invalid"
+	// ReasonCreated: the object is in place.
+	ReasonCreated = "Created"
+	// ReasonContested: another client undoes each write.
+	ReasonContested = "Contested"
+	// ReasonRefused: the API server refuses an object.
+	ReasonRefused = "Refused"
+	// ReasonWriteFailed: the API server failed, or could not be reached. It is retried.
+	ReasonWriteFailed = "WriteFailed"
+	// ReasonOwnershipConflict: an object of that name belongs to another owner.
 	ReasonOwnershipConflict = "OwnershipConflict"
-	ReasonTerminating       = "Terminating"
-	ReasonDeletionBlocked   = "DeletionBlocked"
+	// ReasonTerminating: the object is being deleted.
+	ReasonTerminating = "Terminating"
+	// ReasonDeletionBlocked: something prevents the deletion, which the message names.
+	ReasonDeletionBlocked = "DeletionBlocked"
 )

@@ -534,9 +534,12 @@ type ProjectPhase string
 
 // The phases of a Project.
 const (
+	// ProjectPending: it is being created or deleted, or waits for something that ends by itself.
 	ProjectPending ProjectPhase = "Pending"
-	ProjectReady   ProjectPhase = "Ready"
-	ProjectFailed  ProjectPhase = "Failed"
+	// ProjectReady: namespace, rights and bounds are in place.
+	ProjectReady ProjectPhase = "Ready"
+	// ProjectFailed: something must be fixed. It then continues by itself.
+	ProjectFailed ProjectPhase = "Failed"
 )
 
 // ProjectPhases lists every phase.
@@ -563,20 +566,33 @@ const (
 
 // The reasons of conditions and events of a Project.
 const (
-	ReasonAccepted          = "Accepted"
-	ReasonInvalidName       = "InvalidName"
-	ReasonInvalidLabels     = "InvalidLabels"
-	ReasonUUIDTaken         = "UUIDTaken"
-	ReasonClassNotFound     = "ClassNotFound"
+	// ReasonAccepted: name, labels and spec are valid.
+	ReasonAccepted = "Accepted"
+	// ReasonInvalidName: the name does not follow the rules for its kind. Other kinds have this reason, too.
+	ReasonInvalidName = "InvalidName"
+	// ReasonInvalidLabels: a label is missing, or its value is not valid. The message names it.
+	ReasonInvalidLabels = "InvalidLabels"
+	// ReasonUUIDTaken: another Project has the same uuid.
+	ReasonUUIDTaken = "UUIDTaken"
+	// ReasonClassNotFound: the ProjectClass does not exist.
+	ReasonClassNotFound = "ClassNotFound"
+	// ReasonNamespaceConflict: a namespace of that name exists, and is not the Project's.
 	ReasonNamespaceConflict = "NamespaceConflict"
-	ReasonNamespaceCreated  = "NamespaceCreated"
-	ReasonAdminRoleMissing  = "ProjectAdminMissing"
+	// ReasonNamespaceCreated: an event: the operator created the namespace.
+	ReasonNamespaceCreated = "NamespaceCreated"
+	// ReasonAdminRoleMissing: the ClusterRole PROJECT_ADMIN_CLUSTER_ROLE does not exist.
+	ReasonAdminRoleMissing = "ProjectAdminMissing"
 	// ReasonAdmissionPolicyMissing: the API server does not enforce an admission policy without which the operator gives no rights.
 	ReasonAdmissionPolicyMissing = "AdmissionPolicyMissing"
 
-	ReasonRightsExceedBounds   = "RightsExceedBounds"
+	// ReasonRightsExceedBounds: an account of the Project has rights to take its bounds off. The message names the RoleBinding.
+	ReasonRightsExceedBounds = "RightsExceedBounds"
+	// ReasonPoliciesExceedBounds: a network policy lets through more than the Project's.
 	ReasonPoliciesExceedBounds = "PoliciesExceedBounds"
-	ReasonTektonNotInstalled   = "TektonNotInstalled"
-	ReasonTektonOff            = "TektonOff"
-	ReasonProjectReady         = "ProjectReady"
+	// ReasonTektonNotInstalled: Tekton is not installed.
+	ReasonTektonNotInstalled = "TektonNotInstalled"
+	// ReasonTektonOff: TEKTON_MODE is off.
+	ReasonTektonOff = "TektonOff"
+	// ReasonProjectReady: all objects are in place.
+	ReasonProjectReady = "ProjectReady"
 )

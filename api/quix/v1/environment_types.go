@@ -159,10 +159,14 @@ type Phase string
 
 // The phases of an environment.
 const (
+	// PhaseInProgress: it is being created, or waits for something that ends by itself.
 	PhaseInProgress Phase = "InProgress"
-	PhaseReady      Phase = "Ready"
-	PhaseFailed     Phase = "Failed"
-	PhaseDeleting   Phase = "Deleting"
+	// PhaseReady: namespace and RoleBinding are in place.
+	PhaseReady Phase = "Ready"
+	// PhaseFailed: a person must fix a problem. It then continues by itself.
+	PhaseFailed Phase = "Failed"
+	// PhaseDeleting: the RoleBinding is deleted, and then the namespace.
+	PhaseDeleting Phase = "Deleting"
 )
 
 // Phases lists every phase, in their usual order.
@@ -198,29 +202,53 @@ const (
 
 // The reasons of conditions and events.
 const (
-	ReasonCreated                         = "Created"
-	ReasonWaiting                         = "Waiting"
-	ReasonContested                       = "Contested"
-	ReasonRefused                         = "Refused"
-	ReasonInvalidEnvironmentID            = "InvalidEnvironmentID"
-	ReasonNamespaceNotManaged             = "NamespaceNotManaged"
-	ReasonNamespaceOwnershipConflict      = "NamespaceOwnershipConflict"
-	ReasonNamespaceEnvironmentIDMismatch  = "NamespaceEnvironmentIDMismatch"
-	ReasonNamespaceCreationFailed         = "NamespaceCreationFailed"
-	ReasonNamespaceReconciliationFailed   = "NamespaceReconciliationFailed"
-	ReasonRoleValid                       = "RoleValid"
-	ReasonRoleMissing                     = "RoleMissing"
-	ReasonSecurityViolation               = "SecurityViolation"
-	ReasonAdmissionPolicyMissing          = "AdmissionPolicyMissing"
-	ReasonRoleBindingConflict             = "RoleBindingConflict"
-	ReasonRoleBindingCreationFailed       = "RoleBindingCreationFailed"
+	// ReasonCreated: the object is in place.
+	ReasonCreated = "Created"
+	// ReasonWaiting: an earlier condition is False, or a deleted namespace must be gone.
+	ReasonWaiting = "Waiting"
+	// ReasonContested: another client, which the message names, keeps changing or deleting the object.
+	ReasonContested = "Contested"
+	// ReasonRefused: the API server refuses the finalizer, the status, or an object.
+	ReasonRefused = "Refused"
+	// ReasonInvalidEnvironmentID: the ID of a new environment does not match ENVIRONMENT_REGEX.
+	ReasonInvalidEnvironmentID = "InvalidEnvironmentID"
+	// ReasonNamespaceNotManaged: a namespace of that name exists, and is not managed by the operator.
+	ReasonNamespaceNotManaged = "NamespaceNotManaged"
+	// ReasonNamespaceOwnershipConflict: it belongs to another Environment, or to none.
+	ReasonNamespaceOwnershipConflict = "NamespaceOwnershipConflict"
+	// ReasonNamespaceEnvironmentIDMismatch: the Environment is being deleted, and the namespace belongs to another one: it
+	// stays.
+	ReasonNamespaceEnvironmentIDMismatch = "NamespaceEnvironmentIDMismatch"
+	// ReasonNamespaceCreationFailed: the API server refused the new namespace. It is retried.
+	ReasonNamespaceCreationFailed = "NamespaceCreationFailed"
+	// ReasonNamespaceReconciliationFailed: the API server refused a change of the namespace. It is retried.
+	ReasonNamespaceReconciliationFailed = "NamespaceReconciliationFailed"
+	// ReasonRoleValid: the ClusterRole grants what it lists, and no way to more.
+	ReasonRoleValid = "RoleValid"
+	// ReasonRoleMissing: the ClusterRole does not exist.
+	ReasonRoleMissing = "RoleMissing"
+	// ReasonSecurityViolation: it lets the platform gain more rights. The message names each such rule.
+	ReasonSecurityViolation = "SecurityViolation"
+	// ReasonAdmissionPolicyMissing: the fence is not in force. The platform gets no new rights, and keeps the old ones.
+	ReasonAdmissionPolicyMissing = "AdmissionPolicyMissing"
+	// ReasonRoleBindingConflict: a RoleBinding of that name exists, and is not the environment's.
+	ReasonRoleBindingConflict = "RoleBindingConflict"
+	// ReasonRoleBindingCreationFailed: the API server refused the new RoleBinding. It is retried.
+	ReasonRoleBindingCreationFailed = "RoleBindingCreationFailed"
+	// ReasonRoleBindingReconciliationFailed: the API server refused a change of the RoleBinding. It is retried.
 	ReasonRoleBindingReconciliationFailed = "RoleBindingReconciliationFailed"
-	ReasonRoleBindingDeletionFailed       = "RoleBindingDeletionFailed"
-	ReasonTerminating                     = "Terminating"
-	ReasonDeletionBlocked                 = "DeletionBlocked"
-	ReasonNamespaceCreated                = "NamespaceCreated"
-	ReasonRoleBindingCreated              = "RoleBindingCreated"
-	ReasonEnvironmentReady                = "EnvironmentReady"
+	// ReasonRoleBindingDeletionFailed: the API server refused to delete the RoleBinding. Its namespace may take it along.
+	ReasonRoleBindingDeletionFailed = "RoleBindingDeletionFailed"
+	// ReasonTerminating: the Environment is being deleted.
+	ReasonTerminating = "Terminating"
+	// ReasonDeletionBlocked: the namespace cannot be deleted, or the deletion waits for an administrator.
+	ReasonDeletionBlocked = "DeletionBlocked"
+	// ReasonNamespaceCreated: an event: the operator created the namespace.
+	ReasonNamespaceCreated = "NamespaceCreated"
+	// ReasonRoleBindingCreated: an event: the operator created the RoleBinding.
+	ReasonRoleBindingCreated = "RoleBindingCreated"
+	// ReasonEnvironmentReady: namespace and RoleBinding are in place.
+	ReasonEnvironmentReady = "EnvironmentReady"
 )
 
 // Finalizer keeps an Environment until its namespace is gone.

@@ -49,6 +49,7 @@ them again.`,
 	return c
 }
 
+// The authority is written before the first certificate. After an interruption the next run uses it again.
 func writeCertificates(output string, now time.Time, validity time.Duration) error {
 	authority, err := readAuthority(filepath.Join(output, "authority"))
 	if errors.Is(err, fs.ErrNotExist) {

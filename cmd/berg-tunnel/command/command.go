@@ -1,4 +1,3 @@
-// Package command has the commands of berg-tunnel.
 package command
 
 import (

@@ -27,7 +27,7 @@ type caller struct {
 	wait     time.Duration
 }
 
-// call makes one call, and returns the error of the server proxy.
+// call makes one call, and returns the error of the server proxy. Each call has a connection of its own.
 func (o *caller) call(c *cobra.Command, do func(context.Context, *control.Client, ...grpc.CallOption) error) error {
 	if err := checkPorts(1, map[string]int{"server-control-port": o.endpoint.Port}); err != nil {
 		return err

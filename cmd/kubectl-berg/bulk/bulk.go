@@ -198,6 +198,7 @@ func (r *run[T]) noAnswer(err error) bool {
 	return since < r.Timeout
 }
 
+// connected records an answer of any kind, also a refusal.
 func (r *run[T]) connected() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -208,6 +209,7 @@ func (r *run[T]) connected() {
 	}
 }
 
+// record counts an item once, with its last result. An instance that no longer exists was skipped, and has not failed.
 func (r *run[T]) record(item T, outcome Outcome, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -243,7 +245,8 @@ func Show(out *console.Console, r Report, done, hint string, err error) error {
 	return Error(r, hint, err)
 }
 
-// Print writes a report as text.
+// Print writes a report as text. Names of skipped and failed items go to standard error, so that the one line of standard output
+// stays the result.
 func Print(out *console.Console, r Report, done string) {
 	text := fmt.Sprintf("%s %d of %d", done, r.Done, r.Total)
 	for _, part := range []struct {
@@ -267,7 +270,8 @@ func Print(out *console.Console, r Report, done string) {
 	list("failed", r.Failed, console.Red)
 }
 
-// Error returns the error of a run, with the exit code.
+// Error returns the error of a run, with the exit code. If all failures are a lack of rights, it says so, with the remedy.
+// Skipped items are no failure.
 func Error(r Report, hint string, err error) error {
 	switch {
 	case errors.Is(err, context.Canceled):
@@ -283,6 +287,7 @@ func Error(r Report, hint string, err error) error {
 	}
 }
 
+// code is ExitPartly for a run that ended early without a code of its own, because some items may be done.
 func code(err error) int {
 	if c := console.Code(err); c != console.ExitFailed {
 		return c

@@ -35,12 +35,13 @@ import (
 	"github.com/bergctf/berg-operator/internal/kit/connection"
 )
 
+// negotiated reads the kinds of the program as they are served, without a conversion between versions.
 func negotiated() runtime.NegotiatedSerializer {
 	scheme, _ := kinds()
 	return serializer.NewCodecFactory(scheme).WithoutConversion()
 }
 
-// Cluster is a connection to an API server.
+// Cluster is a connection to an API server. Its methods may be called concurrently, and Lost with them.
 type Cluster struct {
 	client.WithWatch
 	// Config is for the few requests that are not about one object.
@@ -167,6 +168,7 @@ type dateObserver struct {
 	to   *Cluster
 }
 
+// RoundTrip takes the date of every answer, also of a refusal.
 func (d dateObserver) RoundTrip(r *http.Request) (*http.Response, error) {
 	began := d.to.clock.Now()
 	response, err := d.next.RoundTrip(r)
@@ -179,6 +181,7 @@ func (d dateObserver) RoundTrip(r *http.Request) (*http.Response, error) {
 // WrappedRoundTripper lets client-go close the connections of the wrapped transport.
 func (d dateObserver) WrappedRoundTripper() http.RoundTripper { return d.next }
 
+// skew is the last comparison of the clocks: each answer replaces it.
 type skew struct {
 	mu     sync.Mutex
 	known  bool
@@ -236,7 +239,8 @@ func (c *Cluster) Raw(gv schema.GroupVersion) (*rest.RESTClient, error) {
 const pageSize = 500
 
 // Instances lists instances, page by page. All pages are of one resource version, so that the list is consistent and a
-// watch can continue from it.
+// watch can continue from it. A list that fails within its pages returns nothing: a part of the instances would look like all of
+// them.
 func (c *Cluster) Instances(ctx context.Context, opts ...client.ListOption) (all []bergv1.ChallengeInstance, resourceVersion string, err error) {
 	var page bergv1.ChallengeInstanceList
 	for {
@@ -252,7 +256,8 @@ func (c *Cluster) Instances(ctx context.Context, opts ...client.ListOption) (all
 	}
 }
 
-// Attempt limits the time of one request, so that a broken connection is noticed.
+// Attempt limits the time of one request, so that a broken connection is noticed. An end of ctx itself stays the error that it
+// is.
 func Attempt(ctx context.Context, do func(context.Context) error) error {
 	attempt, cancel := context.WithTimeout(ctx, attemptTimeout)
 	defer cancel()

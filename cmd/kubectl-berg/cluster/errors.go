@@ -2,11 +2,11 @@ package cluster
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
 	"net"
-	"net/url"
 	"regexp"
 	"slices"
 	"strings"
@@ -21,15 +21,15 @@ import (
 	"github.com/bergctf/berg-operator/internal/kit/refusal"
 )
 
+// errNoAnswer is the end of one attempt, in contrast to the end of the command's own time.
 var errNoAnswer = errors.New("the API server did not answer")
 
 // Transient reports whether the next attempt may succeed: there was no connection, no answer, or the
-// answer was to retry.
+// answer was to retry. The failed attempt may have had its effect.
 func Transient(err error) bool {
 	var network net.Error
-	var asked *url.Error
 	switch {
-	case err == nil, errors.Is(err, context.Canceled):
+	case err == nil, errors.Is(err, context.Canceled), isUntrusted(err):
 		return false
 	case apierrors.IsServerTimeout(err), apierrors.IsTimeout(err), apierrors.IsTooManyRequests(err),
 		apierrors.IsServiceUnavailable(err), apierrors.IsInternalError(err), apierrors.IsUnexpectedServerError(err):
@@ -40,15 +40,20 @@ func Transient(err error) bool {
 		errors.Is(err, syscall.ECONNREFUSED), errors.Is(err, syscall.ECONNRESET), errors.Is(err, syscall.EPIPE),
 		errors.As(err, &network), utilnet.IsConnectionReset(err), utilnet.IsHTTP2ConnectionLost(err), utilnet.IsProbableEOF(err):
 		return true
-	case errors.As(err, &asked):
-		return !strings.Contains(err.Error(), "x509:")
 	default:
 		return false
 	}
 }
 
+// isUntrusted reports whether the certificate of the API server was refused. The error of the request that has it is also a
+// network error.
+func isUntrusted(err error) bool {
+	var untrusted *tls.CertificateVerificationError
+	return errors.As(err, &untrusted)
+}
+
 // Explain converts the error of a request into one that names the failed action and a remedy, with an exit code. action
-// is a phrase such as "list instances".
+// is a phrase such as "list instances". An error that was explained already stays as it is.
 func Explain(action string, err error) error {
 	var known *console.Error
 	if err == nil || errors.As(err, &known) {
@@ -68,6 +73,8 @@ func Explain(action string, err error) error {
 		return console.Errorf(console.ExitUnreachable, "no cluster is configured: set KUBECONFIG, or use --kubeconfig")
 	case apierrors.IsUnauthorized(err):
 		return fail(console.ExitForbidden, "%s: the API server does not accept your credentials: log in again (check with kubectl auth whoami)", action)
+	case isUntrusted(err):
+		return fail(console.ExitUnreachable, "%s: %s. Check the certificate authority, the address and the clock: kubectl config view", action, text)
 	case refused && meaning.Kind != refusal.Rights && meaning.Kind != refusal.Trouble:
 		return fail(console.ExitFailed, "%s: %s. %s", action, strings.TrimRight(text, "."), meaning.Do)
 	case apierrors.IsForbidden(err):
@@ -141,8 +148,10 @@ type explainedError struct {
 	cause error
 }
 
+// Error returns the text for people.
 func (e *explainedError) Error() string { return e.text }
 
+// Unwrap returns the error of the request.
 func (e *explainedError) Unwrap() error { return e.cause }
 
 // group is the API that all commands need.

@@ -14,7 +14,7 @@ import (
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
 )
 
-// Change is a change of an instance.
+// Change is a change of an instance. Gone instances have the last state that was seen.
 type Change struct {
 	Instance *bergv1.ChallengeInstance
 	Gone     bool

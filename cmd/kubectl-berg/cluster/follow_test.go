@@ -4,6 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"log"
+	"net/http"
+	"net/http/httptest"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -79,6 +84,19 @@ func TestExplainedErrorStaysTransient(t *testing.T) {
 		t.Errorf("%v: transient %t, exit code %d", err, Transient(err), console.Code(err))
 	}
 	if err := Explain("again", err); err.Error() != "list the pods of alice: the API server cannot be reached: "+errRefused.Error() {
+		t.Errorf("%v", err)
+	}
+}
+
+func TestAnUntrustedCertificateIsNotTransient(t *testing.T) {
+	server := httptest.NewTLSServer(http.NotFoundHandler())
+	t.Cleanup(server.Close)
+	server.Config.ErrorLog = log.New(io.Discard, "", 0)
+	_, err := http.Get(server.URL)
+	if err == nil || Transient(err) {
+		t.Errorf("%v is transient", err)
+	}
+	if err = Explain("list instances", err); console.Code(err) != console.ExitUnreachable || !strings.Contains(err.Error(), "Check the certificate authority") {
 		t.Errorf("%v", err)
 	}
 }

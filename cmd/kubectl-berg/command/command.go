@@ -1,4 +1,3 @@
-// Package command has the commands of the program, one in each file.
 package command
 
 import (
@@ -92,7 +91,8 @@ func usageError(c *cobra.Command, err error) error {
 }
 
 // claimErrors gives the errors of a command the exit code of a failure, to distinguish them from errors of
-// the command line. Those say how the command is used.
+// the command line. Those say how the command is used. It must wrap every command: cobra returns errors of both kinds in the same
+// way.
 func claimErrors(c *cobra.Command) {
 	if check := c.Args; check != nil {
 		c.Args = func(c *cobra.Command, args []string) error {
@@ -123,6 +123,7 @@ func refuseUnknownShells(cmd *cobra.Command) {
 	}
 }
 
+// setFormat turns yaml into JSON with YAML set, so that commands know one format for programs.
 func (r *root) setFormat(c *cobra.Command) error {
 	switch r.output {
 	case "", "text":
@@ -141,6 +142,7 @@ func (r *root) setFormat(c *cobra.Command) error {
 	return nil
 }
 
+// versionCommand needs no cluster.
 func (r *root) versionCommand() *cobra.Command {
 	return &cobra.Command{
 		Use: "version", Short: "Print the version of the plugin", Args: cobra.NoArgs,

@@ -33,6 +33,7 @@ func (r *root) complete(prefix string, ask func(ctx context.Context, c *cluster.
 	return out, cobra.ShellCompDirectiveNoFileComp
 }
 
+// completeInstances describes each name behind a tab, which shells show and do not insert.
 func (r *root) completeInstances(_ *cobra.Command, _ []string, prefix string) ([]string, cobra.ShellCompDirective) {
 	return r.complete(prefix, func(ctx context.Context, c *cluster.Cluster) (names []string) {
 		all, _, _ := c.Instances(ctx, client.InNamespace(c.Namespace))
@@ -53,6 +54,7 @@ func firstArgument(complete cobra.CompletionFunc) cobra.CompletionFunc {
 	}
 }
 
+// completeChallenges offers those in the user's namespace, although a Challenge may be in another one.
 func (r *root) completeChallenges(_ *cobra.Command, _ []string, prefix string) ([]string, cobra.ShellCompDirective) {
 	return r.complete(prefix, func(ctx context.Context, c *cluster.Cluster) (names []string) {
 		var all bergv1.ChallengeList
@@ -65,6 +67,7 @@ func (r *root) completeChallenges(_ *cobra.Command, _ []string, prefix string) (
 	})
 }
 
+// completeNamespaces offers nothing to a user who may not list namespaces.
 func (r *root) completeNamespaces(_ *cobra.Command, _ []string, prefix string) ([]string, cobra.ShellCompDirective) {
 	return r.complete(prefix, func(ctx context.Context, c *cluster.Cluster) (names []string) {
 		var all corev1.NamespaceList

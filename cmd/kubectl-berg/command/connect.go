@@ -76,7 +76,8 @@ the Challenge. It is optional if there is only one.`,
 	return c
 }
 
-// waitRunning waits until an instance runs.
+// waitRunning waits until an instance runs. At the end of the time, the error has the first problem and its remedy. An instance
+// that ends while it waits is not found.
 func (r *root) waitRunning(ctx context.Context, c *cluster.Cluster, name string, timeout time.Duration) (*bergv1.ChallengeInstance, error) {
 	i, err := instance(ctx, c, name)
 	if err != nil || i.Status.Phase == bergv1.PhaseRunning && i.DeletionTimestamp == nil {
@@ -102,6 +103,7 @@ func (r *root) waitRunning(ctx context.Context, c *cluster.Cluster, name string,
 	return latest, cluster.Explain("wait for instance "+name, err)
 }
 
+// chooseService needs no name if there is one service. Its errors list the names.
 func chooseService(i *bergv1.ChallengeInstance, name string) (bergv1.ServiceEndpoint, error) {
 	var names []string
 	for _, s := range i.Status.Services {
@@ -129,6 +131,7 @@ type serviceCommand struct {
 	Browser                bool   `json:"browser"`
 }
 
+// printServices prints the service of a name, or all if it is empty.
 func (r *root) printServices(i *bergv1.ChallengeInstance, name string) error {
 	services := i.Status.Services
 	if name != "" {
@@ -219,6 +222,7 @@ func (r *root) connectTo(ctx context.Context, s bergv1.ServiceEndpoint, o connec
 	return r.copyStreams(ctx, connection)
 }
 
+// connectError distinguishes a certificate that is not trusted, which was reached, from a service that was not.
 func connectError(s bergv1.ServiceEndpoint, err error) error {
 	var refused *tls.CertificateVerificationError
 	if errors.As(err, &refused) {
@@ -228,7 +232,8 @@ func connectError(s bergv1.ServiceEndpoint, err error) error {
 }
 
 // copyStreams connects a connection to the streams of the program until the other side ends. At the end of the input it
-// closes only its own direction, so that the service can still answer.
+// closes only its own direction, so that the service can still answer. One of the two goroutines may still wait for input when it
+// returns: the program ends then. Datagrams have no end, so an answer to the last one is waited for during a second.
 func (r *root) copyStreams(ctx context.Context, connection net.Conn) error {
 	received := make(chan error, 1)
 	go func() {
@@ -267,7 +272,8 @@ func (r *root) copyStreams(ctx context.Context, connection net.Conn) error {
 	return nil
 }
 
-// probe sends the request of a browser once.
+// probe sends the request of a browser once. It follows no redirect, and reads no body: any answer below 500 shows that the
+// service is reached.
 func (r *root) probe(ctx context.Context, s bergv1.ServiceEndpoint, address string, config *tls.Config) error {
 	r.Printf("%s\n", s.URL)
 	transport := &http.Transport{

@@ -9,6 +9,7 @@ import (
 	"github.com/bergctf/berg-operator/cmd/kubectl-berg/doctor"
 )
 
+// levelSymbols has each level.
 var levelSymbols = map[console.Level]symbol{
 	console.OK: okSymbol, console.Waiting: waitingSymbol, console.Warning: warningSymbol, console.Problem: problemSymbol, console.Unknown: unknownSymbol,
 }
@@ -53,6 +54,7 @@ changes nothing, and skips what you may not read. Exit code 4: a problem was fou
 	return c
 }
 
+// showResults aligns the texts behind the longest name, and wraps them on a terminal.
 func (r *root) showResults(results []doctor.Result) {
 	widest := 0
 	count := map[console.Level]int{}

@@ -87,11 +87,13 @@ before you drain a node.`,
 	return c
 }
 
+// endNow may be repeated: the same reason changes nothing. The operator deletes the instance.
 func endNow(ctx context.Context, c *cluster.Cluster, i *bergv1.ChallengeInstance, reason bergv1.TerminationReason) (bulk.Outcome, error) {
 	return bulk.Outcome{}, patch(ctx, c, i.DeepCopy(), "", map[string]any{"spec": map[string]any{"terminationReason": reason}})
 }
 
-// endAt shortens the timeout of an instance that would expire later.
+// endAt shortens the timeout of an instance that would expire later. It does not compute from the timeout, so it needs no
+// resourceVersion: a repeated write has the same value.
 func endAt(ctx context.Context, c *cluster.Cluster, i *bergv1.ChallengeInstance, end time.Time) (bulk.Outcome, error) {
 	if i.Status.StartedAt == nil {
 		return bulk.Skip("not started, so it has no expiry: end it without --after"), nil
@@ -112,7 +114,8 @@ func endAt(ctx context.Context, c *cluster.Cluster, i *bergv1.ChallengeInstance,
 	return bulk.Outcome{}, patch(ctx, c, i.DeepCopy(), "", map[string]any{"spec": map[string]any{"timeout": timeoutText(left)}})
 }
 
-// waitGone waits until the instances are gone.
+// waitGone waits until the instances are gone. An instance that the first list no longer has is gone, too. Without the first
+// list, it returns an error after the timeout.
 func (r *root) waitGone(ctx context.Context, c *cluster.Cluster, s *selection, all []*bergv1.ChallengeInstance, timeout time.Duration) error {
 	waiting, cancel := context.WithTimeout(ctx, 10*time.Minute)
 	defer cancel()

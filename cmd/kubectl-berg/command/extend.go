@@ -99,7 +99,8 @@ CHALLENGE_MAX_LIFETIME remains the upper limit.`,
 }
 
 // extendOne extends one instance. It is safe to repeat: it writes the ID together with the timeout, and
-// the write fails if the instance has changed since.
+// the write fails if the instance has changed since. With a point in time no ID is necessary: the expiry says whether it is done.
+// i is replaced by the latest version after an error.
 func extendOne(ctx context.Context, c *cluster.Cluster, i *bergv1.ChallengeInstance, extension time.Duration, until time.Time, id string) (bulk.Outcome, error) {
 	if until.IsZero() && i.Annotations[annotationExtended] == id {
 		return bulk.Already, nil

@@ -41,6 +41,8 @@ limit.`,
   kubectl berg unfreeze -A`, false)
 }
 
+// freezing is the command of both: they differ in the direction only. They select by namespace and by
+// Challenge, which both kinds of object have.
 func (r *root) freezing(verb, short, long, example string, freeze bool) *cobra.Command {
 	var s selection
 	var m bulkOptions
@@ -62,6 +64,7 @@ func (r *root) freezing(verb, short, long, example string, freeze bool) *cobra.C
 	return c
 }
 
+// freezeAll changes Challenges, and then instances. It does not go on to the instances if the Challenges ended early.
 func (r *root) freezeAll(ctx context.Context, s *selection, m bulkOptions, verb string, freeze bool) error {
 	c, err := r.open()
 	if err != nil {
@@ -116,6 +119,7 @@ func changing[T client.Object](all []T, freeze bool) []T {
 	return slices.DeleteFunc(slices.Clone(all), func(o T) bool { return view.IsFrozen(o) == freeze })
 }
 
+// showFrozen prints both reports, and returns the error of the run first.
 func (r *root) showFrozen(report frozenReport, freeze bool, err error) error {
 	done := "froze"
 	if !freeze {
@@ -134,7 +138,8 @@ func (r *root) showFrozen(report frozenReport, freeze bool, err error) error {
 	return bulk.Error(report.Challenges, hint, nil)
 }
 
-// freezeChallenge freezes or unfreezes a Challenge. A repeated run leaves the time of the first freeze unchanged.
+// freezeChallenge freezes or unfreezes a Challenge. A repeated run leaves the time of the first freeze unchanged. Unfreezing
+// needs no time of the Challenge: it has no clock.
 func freezeChallenge(ctx context.Context, c *cluster.Cluster, o *bergv1.Challenge, now time.Time, freeze bool) (bulk.Outcome, error) {
 	if view.IsFrozen(o) == freeze {
 		return bulk.Already, nil
@@ -153,7 +158,8 @@ func annotate(ctx context.Context, c *cluster.Cluster, o client.Object, value an
 	}})
 }
 
-// freezeInstance stops the clock of an instance, or restarts it with the time that was left.
+// freezeInstance stops the clock of an instance, or restarts it with the time that was left. An annotation that is no time is
+// removed, and nothing is restored: the frozen time is not known.
 func freezeInstance(ctx context.Context, c *cluster.Cluster, i *bergv1.ChallengeInstance, now time.Time, freeze bool) (bulk.Outcome, error) {
 	since := i.Annotations[bergv1.AnnotationFrozen]
 	switch {

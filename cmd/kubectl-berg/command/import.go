@@ -16,6 +16,7 @@ import (
 	"github.com/bergctf/berg-operator/cmd/kubectl-berg/localfile"
 )
 
+// secretName matches build arguments whose values must not be in a command that is printed.
 var secretName = regexp.MustCompile(`(?i)flag|pass|secret|token|key`)
 
 type importOptions struct {
@@ -65,6 +66,7 @@ Exit code 0: the Challenge passes lint, 1: the file cannot be read, 3: nothing t
 	return c
 }
 
+// runImport writes the Challenge also where lint finds errors in it: the author corrects it by hand.
 func (r *root) runImport(path string, o importOptions) error {
 	settings, err := parseRuleSettings(o.settings)
 	if err != nil {
@@ -112,6 +114,8 @@ func (r *root) runImport(path string, o importOptions) error {
 	return problemError(wrong || o.strict && len(result.Lost)+len(result.Questions) > 0)
 }
 
+// imported reads a file, a folder, or standard input for -. The names of files in the last are in the current
+// folder.
 func (r *root) imported(path string, o importer.Options) (importer.Result, error) {
 	if path != "-" {
 		return importer.Import(path, o)
@@ -123,6 +127,7 @@ func (r *root) imported(path string, o importer.Options) (importer.Result, error
 	return importer.Content(content, o)
 }
 
+// notes writes a title only with notes below it.
 func (r *root) notes(title string, all []importer.Note) {
 	if len(all) == 0 {
 		return

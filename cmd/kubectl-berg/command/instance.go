@@ -17,6 +17,7 @@ import (
 	"github.com/bergctf/berg-operator/internal/berg/view"
 )
 
+// key saves the field names at each read.
 func key(namespace, name string) types.NamespacedName {
 	return types.NamespacedName{Namespace: namespace, Name: name}
 }
@@ -40,6 +41,7 @@ func trimmedChallenge(name string) string {
 	return withoutKind(name, "challenge/", "challenges/", "challenge.berg.norelect.ch/", "challenges.berg.norelect.ch/")
 }
 
+// withoutKind removes the first prefix that matches.
 func withoutKind(name string, kinds ...string) string {
 	for _, kind := range kinds {
 		if rest, ok := strings.CutPrefix(name, kind); ok {
@@ -99,5 +101,6 @@ func parseLifetime(text string) (time.Duration, error) {
 	return d.Truncate(time.Second), nil
 }
 
-// timeoutText formats a duration for spec.timeout.
+// timeoutText formats a duration for spec.timeout. It is in seconds, so that equal durations have equal texts: endAt compares
+// them.
 func timeoutText(d time.Duration) string { return fmt.Sprintf("%ds", int64(d/time.Second)) }

@@ -59,6 +59,7 @@ type lintResult struct {
 	Findings   []lint.Finding `json:"findings"`
 }
 
+// lintFiles needs a Challenge or an error: a folder without both was probably not meant.
 func (r *root) lintFiles(o lintOptions) error {
 	settings, err := parseRuleSettings(o.settings)
 	if err != nil {
@@ -120,6 +121,7 @@ func (r *root) writeFindings(findings []lint.Finding) {
 	}
 }
 
+// nestedProfile is the setting without which the operator refuses sandboxes.
 const nestedProfile = "CHALLENGE_NESTED_SECCOMP_PROFILE"
 
 // parseRuleSettings reads the settings that limit a Challenge and ignores the others.

@@ -45,6 +45,7 @@ func (l *listed) addUse(uses *view.Uses, now time.Time) {
 	}
 }
 
+// newListed leaves out the time of a frozen instance, which does not expire.
 func newListed(i *bergv1.ChallengeInstance, now time.Time) listed {
 	row := listed{Row: view.NewRow(i)}
 	if !row.Expires.IsZero() && !row.Frozen {
@@ -70,6 +71,7 @@ var sortKeys = map[string]func(a, b listed) int{
 	"started": func(a, b listed) int { return compareTimes(a.Started, b.Started) },
 }
 
+// sortNames is for help and errors.
 func sortNames() string { return strings.Join(slices.Sorted(maps.Keys(sortKeys)), ", ") }
 
 // compareTimes compares two times; none comes last.
@@ -80,6 +82,7 @@ func compareTimes(a, b time.Time) int {
 	return a.Compare(b)
 }
 
+// compareTexts compares two texts; an empty one comes last.
 func compareTexts(a, b string) int {
 	if a == "" || b == "" {
 		return strings.Compare(b, a)
@@ -195,6 +198,7 @@ func (r *root) table(namespaces, usage bool) *console.Table {
 	return &console.Table{Console: r.Console, Header: header, Shrink: []int{first, first + 1, len(header) - 1}}
 }
 
+// cells must have as many cells as the header of table, in the same order.
 func (r *root) cells(row listed, namespaces, usage bool) []console.Cell {
 	phase := console.Cell{Text: string(row.Phase), Colour: phaseColour(row.Phase)}
 	if row.Reason != "" {
@@ -238,6 +242,7 @@ func (r *root) cells(row listed, namespaces, usage bool) []console.Cell {
 	return cells
 }
 
+// phaseColour is yellow for every phase that ends by itself.
 func phaseColour(p bergv1.Phase) console.Colour {
 	switch p {
 	case bergv1.PhaseRunning:

@@ -85,6 +85,7 @@ func (r *root) logs() *cobra.Command {
 	return c
 }
 
+// instancePods sorts by name, so that the containers keep their colours.
 func instancePods(ctx context.Context, c *cluster.Cluster, i *bergv1.ChallengeInstance) ([]corev1.Pod, error) {
 	var all corev1.PodList
 	if err := c.List(ctx, &all, client.InNamespace(why.InstanceNamespace(i)), client.MatchingLabels{bergv1.LabelComponent: bergv1.ComponentPod}); err != nil {
@@ -95,6 +96,7 @@ func instancePods(ctx context.Context, c *cluster.Cluster, i *bergv1.ChallengeIn
 	return pods, nil
 }
 
+// prefixColours are given to containers in the order in which they are first seen.
 var prefixColours = []console.Colour{console.Cyan, console.Yellow, console.Green, console.Red}
 
 // podPollInterval is the interval of the search for new pods, and the wait after a container has ended or a stream has
@@ -104,6 +106,7 @@ const podPollInterval = 2 * time.Second
 // drainTimeout limits the time to read the rest of the logs of a deleted instance.
 const drainTimeout = 10 * time.Second
 
+// showLogs copies what there is, or follows.
 func (r *root) showLogs(ctx context.Context, c *cluster.Cluster, i *bergv1.ChallengeInstance, o logOptions) error {
 	raw, err := c.Raw(corev1.SchemeGroupVersion)
 	if err != nil {
@@ -116,6 +119,8 @@ func (r *root) showLogs(ctx context.Context, c *cluster.Cluster, i *bergv1.Chall
 	return l.once(ctx, i)
 }
 
+// logReader copies the logs of one instance. One goroutine finds the pods, and each source has one that reads. mu guards the
+// fields below it and the output, so that lines are whole; checked belongs to the goroutine that finds the pods.
 type logReader struct {
 	*root
 	cluster *cluster.Cluster
@@ -198,7 +203,9 @@ func (l *logReader) once(ctx context.Context, i *bergv1.ChallengeInstance) error
 }
 
 // follow copies the logs of the pods of an instance until it is deleted. Each pod has a goroutine, so
-// that a silent pod does not block the others.
+// that a silent pod does not block the others. A pod that is gone is not read again, but its stream is read to the end. The
+// instance is gone if its name is, or has another UID; a failed read says nothing. Every return waits for all goroutines, which
+// end with the context.
 func (l *logReader) follow(ctx context.Context, i *bergv1.ChallengeInstance) error {
 	ctx, stop := context.WithCancelCause(ctx)
 	var group sync.WaitGroup
@@ -286,7 +293,8 @@ func (l *logReader) setConnection(err error) {
 	}
 }
 
-// source is the log of one pod with the position up to which it was read.
+// source is the log of one pod with the position up to which it was read. Its goroutine alone uses it, except gone, which follow
+// closes once.
 type source struct {
 	namespace, pod, container string
 	options                   corev1.PodLogOptions
@@ -358,6 +366,7 @@ func (l *logReader) followSource(ctx context.Context, s *source) error {
 // maxLine is the number of bytes of a line that are written. A container may write a line without an end.
 const maxLine = 64 << 10
 
+// truncatedSuffix stands for the rest of a line that is too long.
 const truncatedSuffix = " ... (the rest of the line is left out)"
 
 // readLine returns the next line with its line feed. If a line does not fit into the buffer, it returns the beginning
@@ -377,7 +386,8 @@ func readLine(lines *bufio.Reader) (string, error) {
 // errBroken is the error of a stream that ended before its container.
 var errBroken = errors.New("the stream broke")
 
-// read copies the answer of one request.
+// read copies the answer of one request. It returns nil at the end of the log, and errBroken if the stream ended before, with the
+// position in s up to the last whole line. Other errors are of the request, and nothing was read.
 func (l *logReader) read(ctx context.Context, s *source) error {
 	stream, err := l.raw.Get().Namespace(s.namespace).Resource("pods").Name(s.pod).SubResource("log").
 		VersionedParams(&s.options, scheme.ParameterCodec).Stream(ctx)

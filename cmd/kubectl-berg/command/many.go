@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -23,6 +24,7 @@ type bulkOptions struct {
 	timeout     time.Duration
 }
 
+// add replaces the global option of the same name, so that its default is longer here.
 func (o *bulkOptions) add(c *cobra.Command) {
 	f := c.Flags()
 	f.BoolVar(&o.dryRun, "dry-run", false, "show what would be done, and change nothing")
@@ -30,6 +32,7 @@ func (o *bulkOptions) add(c *cobra.Command) {
 	f.DurationVar(&o.timeout, retryFlag, 5*time.Minute, retryHelp)
 }
 
+// addYes is for commands that ask before they change many.
 func (o *bulkOptions) addYes(c *cobra.Command) {
 	c.Flags().BoolVarP(&o.yes, "yes", "y", false, "do not ask for confirmation")
 }
@@ -89,7 +92,7 @@ func patch(ctx context.Context, c *cluster.Cluster, i *bergv1.ChallengeInstance,
 }
 
 // patchObject merges a change, which may name the UID, into an object. If another object has its
-// name now, the error is that it was not found.
+// name now, the error is that it was not found. A conflict of resourceVersions stays a conflict.
 func patchObject(ctx context.Context, c *cluster.Cluster, o client.Object, change map[string]any) error {
 	body, err := json.Marshal(change)
 	if err != nil {
@@ -102,7 +105,9 @@ func patchObject(ctx context.Context, c *cluster.Cluster, o client.Object, chang
 	}
 	latest := o.DeepCopyObject().(client.Object)
 	if read := c.Get(ctx, client.ObjectKeyFromObject(o), latest); read == nil && latest.GetUID() != uid {
-		return apierrors.NewNotFound(bergv1.GroupVersion.WithResource("challengeinstances").GroupResource(), o.GetName())
+		kind, _ := c.GroupVersionKindFor(o) // it was patched, so the client knows it
+		resource, _ := meta.UnsafeGuessKindToResource(kind)
+		return apierrors.NewNotFound(resource.GroupResource(), o.GetName())
 	}
 	return err
 }
@@ -123,7 +128,8 @@ func patchLatest(ctx context.Context, c *cluster.Cluster, i *bergv1.ChallengeIns
 }
 
 // liveAt returns the live instances of a selection, and the point in time that a text names, on the clock of the API server;
-// zero for an empty text. A wrong text is refused before any request.
+// zero for an empty text. A wrong text is refused before any request. The point in time is computed once, so that all instances
+// get the same one, also on a retry.
 func (r *root) liveAt(ctx context.Context, s *selection, text string) (to *cluster.Cluster, found []*bergv1.ChallengeInstance, moment time.Time, err error) {
 	if err = checkTime(text, r.clock.Now()); err != nil {
 		return nil, nil, moment, err

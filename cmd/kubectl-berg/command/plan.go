@@ -102,6 +102,7 @@ func parsePlaying(text string, players int) (int, error) {
 	return n, nil
 }
 
+// planFor checks all options that need no cluster first.
 func (r *root) planFor(ctx context.Context, o planOptions) error {
 	if o.players < 1 {
 		return console.Errorf(console.ExitUsage, "--players must be 1 or more")
@@ -173,6 +174,7 @@ type planned struct {
 	overhead int
 }
 
+// readPlanned asks no cluster where files are given: the survey is empty then, and its settings are the defaults.
 func (r *root) readPlanned(ctx context.Context, o planOptions) (known planned, err error) {
 	if len(o.files) > 0 {
 		known.challenges, known.invalid, err = r.readChallenges(o.files, o.settings)
@@ -259,6 +261,7 @@ func (r *root) countPrepared(shapes []plan.Shape, known planned, given []string)
 	return nil
 }
 
+// parseWeights accepts 0, for a Challenge that players do not start.
 func parseWeights(texts []string) (map[string]float64, error) {
 	out := map[string]float64{}
 	for _, text := range texts {
@@ -272,7 +275,7 @@ func parseWeights(texts []string) (map[string]float64, error) {
 	return out, nil
 }
 
-// planSettings reads settings from the command line, then from the operator's Deployment, then defaults.
+// planSettings reads settings from the command line, then as the operator uses them, and else their defaults.
 func planSettings(s doctor.Survey, given []string) (plan.Settings, time.Duration, error) {
 	own := map[string]string{}
 	for _, text := range given {
@@ -404,6 +407,7 @@ func (r *root) readChallenges(files, given []string) (all []bergv1.Challenge, fa
 	}
 }
 
+// showPlan shows what is needed and the five limits that come first.
 func (r *root) showPlan(p plan.Result, o planOptions, n plan.Node) error {
 	if p.Impossible != "" {
 		r.Printf("%s %s\n", r.paintSymbol(problemSymbol), p.Impossible)

@@ -114,6 +114,7 @@ func latestRecord(all []metav1.PartialObjectMetadata, namespace, name string) st
 	return latest.Name
 }
 
+// showRecord reads one record whole, after it was found by metadata.
 func (r *root) showRecord(ctx context.Context, c *cluster.Cluster, from, name string) error {
 	all, err := listRecords(ctx, c, from)
 	if err != nil {
@@ -140,6 +141,7 @@ func (r *root) showRecord(ctx context.Context, c *cluster.Cluster, from, name st
 	return nil
 }
 
+// printRecord cleans each text: a player may have chosen it.
 func (r *root) printRecord(record *bergv1.ChallengeInstanceRecord) {
 	s := record.Spec
 	source := ""
@@ -168,6 +170,7 @@ func (r *root) printRecord(record *bergv1.ChallengeInstanceRecord) {
 	}
 }
 
+// printContainer cleans the log on a terminal only, so that a file gets it unchanged.
 func (r *root) printContainer(c bergv1.RecordedContainer) {
 	parts := []string{c.State}
 	if c.WaitingFor != "" {
@@ -236,6 +239,7 @@ func recordRows(all []metav1.PartialObjectMetadata, namespace string, everywhere
 	return rows
 }
 
+// showRecords shows the namespace of each instance only where there may be several.
 func (r *root) showRecords(rows []RecordRow, namespaces bool) error {
 	t := &console.Table{Console: r.Console, Header: []string{"INSTANCE", "CHALLENGE", "ENDED", "KEPT UNTIL", "RECORD"}, Shrink: []int{0, 1}}
 	if namespaces {

@@ -66,6 +66,7 @@ nothing, and is at most 17 MiB before it is compressed.`,
 	return c
 }
 
+// writeReport reads, redacts and then writes: nothing is written before all texts are clean, and nothing if it was interrupted.
 func (r *root) writeReport(ctx context.Context, o reportOptions, oneNamespace bool) error {
 	if o.since < time.Second {
 		return console.Errorf(console.ExitUsage, "--since %s: must be 1s or more", o.since)
@@ -151,6 +152,7 @@ type gatherer struct {
 	missing []string
 }
 
+// lacks records a part that could not be read. A report without it is still a report.
 func (g *gatherer) lacks(kind string, err error) {
 	if apierrors.IsForbidden(err) {
 		g.missing = append(g.missing, "you may not read "+kind)

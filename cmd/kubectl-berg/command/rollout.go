@@ -175,6 +175,7 @@ func isInProgress(i *bergv1.ChallengeInstance) bool {
 	return asked != "" && asked != i.Status.ObservedRollout
 }
 
+// previewRollout reads each Challenge once; known has those that were read.
 func (r *root) previewRollout(ctx context.Context, c *cluster.Cluster, i *bergv1.ChallengeInstance, name string, known map[types.NamespacedName]*bergv1.Challenge) (preview.Preview, error) {
 	reference := key(cmp.Or(i.Spec.ChallengeRef.Namespace, i.Namespace), name)
 	challenge := known[reference]
@@ -220,7 +221,9 @@ func (s *progress) timedOut(now time.Time, readyTimeout time.Duration) bool {
 	return (!s.adopted || !s.healthy) && now.Sub(s.unhealthySince) >= readyTimeout
 }
 
-// pacer limits how many instances are unhealthy at the same time.
+// pacer limits how many instances are unhealthy at the same time. The watch calls observe, ready, fail and setConnection; the
+// rollout calls the others. mu guards all fields from started on. change has room for one value, which means that something may
+// have changed.
 type pacer struct {
 	options rolloutOptions
 	id      string
@@ -238,6 +241,8 @@ type pacer struct {
 	change       chan struct{}
 }
 
+// begin counts an instance as not healthy. It must come before the write, and may be repeated for the same instance: the time in
+// which it must be healthy begins with the first attempt.
 func (p *pacer) begin(uid types.UID, restarts bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -290,7 +295,8 @@ func (p *pacer) setConnection(err error) {
 }
 
 // observe records a change of an instance. An event may be older than the pacer's own write: only after the ID of this
-// rollout was seen does another ID mean that another rollout has taken over.
+// rollout was seen does another ID mean that another rollout has taken over. An instance that has ended is no failure of the
+// rollout, and is not counted any more. One that is complete and then becomes unhealthy counts again, with a new time limit.
 func (p *pacer) observe(i *bergv1.ChallengeInstance, gone bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -344,6 +350,7 @@ func brokenBy(i *bergv1.ChallengeInstance, seen *progress) string {
 	return problem
 }
 
+// notify must not block: the caller holds mu.
 func (p *pacer) notify() {
 	// One waiting value is enough: the reader looks at all instances after each one.
 	select {
@@ -392,7 +399,8 @@ func (p *pacer) count() counts {
 	return t
 }
 
-// waitForSlot waits until the next instance may be updated. It stops a rollout that breaks instances.
+// waitForSlot waits until the next instance may be updated. It stops a rollout that breaks instances. Instances that have timed
+// out free their slots, so that a few failures below the limit do not hold the rest back.
 func (p *pacer) waitForSlot(ctx context.Context) error {
 	for {
 		t := p.count()
@@ -411,7 +419,8 @@ func (p *pacer) waitForSlot(ctx context.Context) error {
 	}
 }
 
-// waitForAll waits until the last instances are healthy or have failed.
+// waitForAll waits until the last instances are healthy or have failed. What has failed already comes before a lost connection,
+// because it is known.
 func (p *pacer) waitForAll(ctx context.Context) error {
 	// For instances that keep changing between healthy and unhealthy.
 	deadline := p.now().Add(2 * p.options.readyTimeout)
@@ -444,6 +453,7 @@ func (p *pacer) connectionState() (watching bool, err error) {
 	return p.watching, p.failed
 }
 
+// wait returns after a change, and at the latest after pollInterval, because time limits pass without a change.
 func (p *pacer) wait(ctx context.Context) error {
 	select {
 	case <-ctx.Done():
@@ -454,7 +464,8 @@ func (p *pacer) wait(ctx context.Context) error {
 	return nil
 }
 
-// rollOutTo requests the rollout of instances one after another, while a watch reports their health to the pacer.
+// rollOutTo requests the rollout of instances one after another, while a watch reports their health to the pacer. One worker
+// sends the requests, because waitForSlot counts only what has begun.
 func (r *root) rollOutTo(ctx context.Context, c *cluster.Cluster, s *selection, found []*bergv1.ChallengeInstance, refused []bulk.Item, restarting map[types.UID]bool, o rolloutOptions) error {
 	p := &pacer{
 		options: o, id: r.clock.Now().UTC().Format("20060102T150405.000Z"), now: r.clock.Now,

@@ -12,7 +12,8 @@ import (
 	"github.com/bergctf/berg-operator/cmd/kubectl-berg/console"
 )
 
-// root has the state that all commands share.
+// root has the state that all commands share. output and retryTimeout are valid once a command runs. Follow and reads may call
+// reportConnection concurrently.
 type root struct {
 	*console.Console
 	flags   *genericclioptions.ConfigFlags
@@ -28,7 +29,7 @@ const (
 	retryHelp = "how long to retry while the API server does not answer"
 )
 
-// open prepares the connection to the API server.
+// open prepares the connection to the API server. It sends no request: a wrong address is noticed by the first one.
 func (r *root) open() (*cluster.Cluster, error) {
 	c, err := cluster.Connect(r.flags, "kubectl-berg/"+r.version, r.clock, warnings{r.Console})
 	if err == nil {
@@ -103,9 +104,11 @@ var (
 	unknownSymbol = symbol{"?", console.Faint}
 )
 
+// paintSymbol colours a symbol for standard output.
 func (r *root) paintSymbol(s symbol) string { return r.Paint(s.colour, s.text) }
 
-// untilCancelled runs a command that reads files, and returns when the program is asked to end: a read has no deadline.
+// untilCancelled runs a command that reads files, and returns when the program is asked to end: a read has no deadline. The
+// goroutine is left behind then: it may still read, and the program ends.
 func untilCancelled(ctx context.Context, run func() error) error {
 	done := make(chan error, 1)
 	go func() { done <- run() }()

@@ -52,6 +52,7 @@ func (s *selection) add(c *cobra.Command, r *root, acts bool) {
 	_ = c.RegisterFlagCompletionFunc("phase", cobra.FixedCompletions(phaseNames(), cobra.ShellCompDirectiveNoFileComp))
 }
 
+// phaseNames are in the order of an instance's life.
 func phaseNames() (all []string) {
 	for _, p := range bergv1.Phases {
 		all = append(all, string(p))
@@ -59,7 +60,7 @@ func phaseNames() (all []string) {
 	return all
 }
 
-// check validates the selection.
+// check validates the selection. It comes before options, matches and find, which use what it has parsed. It may be called once.
 func (s *selection) check(names []string, acts bool) error {
 	for _, n := range names {
 		s.names = append(s.names, trimmed(n))
@@ -87,7 +88,8 @@ func (s *selection) check(names []string, acts bool) error {
 	return nil
 }
 
-// options are the options of a list or watch.
+// options are the options of a list or watch. The API server selects by namespace and labels; matches does the rest, also for a
+// watch.
 func (s *selection) options(c *cluster.Cluster) []client.ListOption {
 	var opts []client.ListOption
 	if !s.allNamespaces {
@@ -110,7 +112,8 @@ func (s *selection) matches(i *bergv1.ChallengeInstance, onNode map[string]bool)
 		(s.node == "" || onNode[why.InstanceNamespace(i)])
 }
 
-// find reads the selected instances. A name that does not exist is an error.
+// find reads the selected instances. A name that does not exist is an error. Up to five names are read one by one, which needs no
+// right to list.
 func (s *selection) find(ctx context.Context, c *cluster.Cluster) ([]*bergv1.ChallengeInstance, error) {
 	if n := len(s.names); n > 0 && n <= 5 {
 		var found []*bergv1.ChallengeInstance

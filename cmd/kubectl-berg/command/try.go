@@ -34,6 +34,7 @@ type tryOptions struct {
 	labels               []string
 }
 
+// How long the deletion may take, and how often it is tried.
 const (
 	// cleanupTimeout limits the wait for the deletion.
 	cleanupTimeout     = 2 * time.Minute
@@ -184,7 +185,9 @@ func randomFlag(format string) string {
 	return "flag{" + text + "}"
 }
 
-// trial is the test instance from its creation to its deletion.
+// trial is the test instance from its creation to its deletion. One goroutine uses it. instance is the last version that was
+// seen; before the answer to its creation it has no UID. done, cause, problem and expires are what was shown last, so that a
+// change is shown once.
 type trial struct {
 	*root
 	cluster  *cluster.Cluster
@@ -295,7 +298,8 @@ func (t *trial) emit(m tryEvent) {
 	_ = t.WriteLine(m)
 }
 
-// start waits until the instance runs.
+// start waits until the instance runs. It ends with an error, too, if the instance cannot start without help. Its own end of time
+// is distinguished from Ctrl-C by ctx.
 func (t *trial) start(ctx context.Context) error {
 	waiting, cancel := context.WithTimeout(ctx, t.options.wait)
 	defer cancel()
@@ -383,6 +387,7 @@ func (t *trial) causes() {
 	t.printStep(waitingSymbol, string(c))
 }
 
+// printStep removes the status line first: the next status is written again.
 func (t *trial) printStep(s symbol, text string) {
 	if t.Format != console.JSON {
 		t.status("")
@@ -435,6 +440,7 @@ func (t *trial) stay(ctx context.Context) error {
 	return cluster.Explain("follow the instance", err)
 }
 
+// expiryText is empty for an instance that does not expire.
 func (t *trial) expiryText() string {
 	if expiry := t.instance.Status.ExpiresAt; expiry != nil {
 		return " at " + expiry.Local().Format("15:04:05")
@@ -442,7 +448,8 @@ func (t *trial) expiryText() string {
 	return ""
 }
 
-// follow reports changes of the instance. synced, which may be nil, is called after the first list.
+// follow reports changes of the instance. synced, which may be nil, is called after the first list. An instance of the same name
+// with another UID is not reported.
 func (t *trial) follow(ctx context.Context, changed func(cluster.Change) (bool, error), synced func() (bool, error)) error {
 	uid := t.instance.UID
 	return t.cluster.Follow(ctx, cluster.Follower{
@@ -462,7 +469,8 @@ func (t *trial) follow(ctx context.Context, changed func(cluster.Change) (bool, 
 	}, client.InNamespace(t.instance.Namespace), client.MatchingFields{"metadata.name": t.instance.Name})
 }
 
-// cleanUp deletes the instance, and returns the error from before.
+// cleanUp deletes the instance, and returns the error from before. Its context is a new one, because the command's has usually
+// ended. before keeps its exit code.
 func (t *trial) cleanUp(before error) error {
 	ctx, cancel := context.WithTimeout(context.Background(), cleanupTimeout)
 	defer cancel()
@@ -483,7 +491,9 @@ func (t *trial) cleanUp(before error) error {
 	return before
 }
 
-// delete deletes exactly the instance that was created, and waits until it is gone.
+// delete deletes exactly the instance that was created, and waits until it is gone. Without a UID, because the answer to the
+// creation was lost, the owner identifies it: it is random unless the user named one. The deletion has the UID that was read, so
+// that it cannot hit a later instance.
 func (t *trial) delete(ctx context.Context) error {
 	for {
 		latest := &bergv1.ChallengeInstance{}

@@ -67,7 +67,8 @@ found.`,
 	return c
 }
 
-// readView reads the objects of an instance that the user may read.
+// readView reads the objects of an instance that the user may read. Each read that fails leaves its part empty, and only a lack
+// of rights is named: the finding is then less exact, and not wrong.
 func readView(ctx context.Context, c *cluster.Cluster, i *bergv1.ChallengeInstance) why.View {
 	v := why.View{Instance: i, Now: c.Now()}
 	if i.Status.InstanceID == "" {
@@ -128,6 +129,7 @@ func logEnds(ctx context.Context, c *cluster.Cluster, namespace string, logs []w
 	return ends
 }
 
+// showFinding is for one instance that was named, also without a problem.
 func (r *root) showFinding(f why.Finding) error {
 	if r.Format == console.JSON {
 		if err := r.WriteJSON(f); err != nil {
@@ -139,6 +141,7 @@ func (r *root) showFinding(f why.Finding) error {
 	return problemError(f.Level == console.Problem)
 }
 
+// writeFinding writes subject below the sentence, for the names of several instances.
 func (r *root) writeFinding(f why.Finding, subject string) {
 	width := r.TextWidth()
 	r.Printf("%s %s\n", r.paintSymbol(levelSymbols[f.Level]), console.Wrap(f.Sentence, width-2, "  "))
@@ -165,6 +168,7 @@ func (r *root) writeFinding(f why.Finding, subject string) {
 // namesShown is the number of instances with the same problem that are named.
 const namesShown = 8
 
+// showFindings shows groups as text, and each finding as JSON.
 func (r *root) showFindings(findings []why.Finding, total int) error {
 	slices.SortStableFunc(findings, func(a, b why.Finding) int { return a.Level.Order() - b.Level.Order() })
 	wrong := slices.ContainsFunc(findings, func(f why.Finding) bool { return f.Level == console.Problem })

@@ -1,7 +1,3 @@
-// Package console writes the output of the program for people and scripts: colours on a terminal, columns that fit its
-// width, a line of progress, and JSON or YAML for programs.
-//
-// Standard output has the result and nothing else. Progress, warnings and errors go to standard error.
 package console
 
 import (
@@ -75,6 +71,7 @@ func New(in io.Reader, out, err io.Writer, getenv func(string) string) *Console 
 	return c
 }
 
+// isTerminal accepts nil, for streams that are no files.
 func isTerminal(f *os.File) bool { return f != nil && term.IsTerminal(int(f.Fd())) }
 
 // TextWidth returns the number of columns of standard output now, 0 if it is no terminal.
@@ -107,6 +104,7 @@ func (c *Console) PaintErr(colour Colour, text string) string {
 	return paint(c.ErrColor, colour, text)
 }
 
+// paint leaves an empty text without escape sequences, so that it stays empty.
 func paint(on bool, colour Colour, text string) string {
 	if !on || colour == Plain || text == "" {
 		return text
@@ -167,6 +165,7 @@ func (c *Console) WriteLine(v any) error {
 	return err
 }
 
+// encode leaves <, > and & as they are: the output is for programs and terminals, not for pages.
 func (c *Console) encode(v any, indent string) error {
 	if c.YAML {
 		text, err := yaml.Marshal(v)

@@ -53,7 +53,7 @@ func Silentf(code int, format string, args ...any) error {
 	return &Error{Code: code, Err: fmt.Errorf(format, args...), Silent: true}
 }
 
-// Code returns the exit code of an error.
+// Code returns the exit code of an error. Errors of other packages have ExitFailed.
 func Code(err error) int {
 	var known *Error
 	switch {

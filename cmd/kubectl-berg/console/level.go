@@ -16,7 +16,7 @@ const (
 	Unknown Level = "unknown"
 )
 
-// Order sorts levels: problems first.
+// Order sorts levels: problems first. A level that does not exist sorts before all.
 func (l Level) Order() int {
 	return slices.Index([]Level{Problem, Warning, Unknown, Waiting, OK}, l)
 }

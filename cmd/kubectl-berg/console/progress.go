@@ -9,6 +9,7 @@ import (
 	"k8s.io/utils/clock"
 )
 
+// How often a line is written, and the size of the bar.
 const (
 	// redrawInterval is for terminals, reportInterval for everything else.
 	redrawInterval = 100 * time.Millisecond
@@ -18,7 +19,7 @@ const (
 )
 
 // Progress shows on standard error how much of a bulk operation is done: one line that is rewritten
-// on a terminal, one line every ten seconds elsewhere.
+// on a terminal, one line every ten seconds elsewhere. Its methods may be called concurrently; mu guards the fields below it.
 type Progress struct {
 	console *Console
 	clock   clock.PassiveClock
@@ -65,6 +66,7 @@ func (p *Progress) Finish() {
 	}
 }
 
+// draw writes the line if it is due, or now. The caller holds mu.
 func (p *Progress) draw(now bool) {
 	interval := redrawInterval
 	if !p.console.ErrTerminal {
@@ -83,6 +85,7 @@ func (p *Progress) draw(now bool) {
 	p.drawn = true
 }
 
+// line estimates the rest from the average so far. Without an item that is done there is no estimate. The caller holds mu.
 func (p *Progress) line(now time.Time) string {
 	text := fmt.Sprintf("%s: %d of %d", p.verb, p.done, p.total)
 	if p.console.ErrTerminal && p.total > 0 {

@@ -23,6 +23,7 @@ type Table struct {
 	widths []int
 }
 
+// The distances between columns, and the limit of truncation.
 const (
 	gap = 3
 	// minColumn is the smallest width to which a column shrinks.
@@ -58,7 +59,8 @@ func (t *Table) Write(rows ...[]Cell) {
 	}
 }
 
-// fit returns the widths of the columns on the terminal as it is now.
+// fit returns the widths of the columns on the terminal as it is now. It takes one column at a time from the widest that may
+// shrink, until the row fits or none is left.
 func (t *Table) fit() []int {
 	widths := append([]int(nil), t.widths...)
 	excess := gap*(len(widths)-1) - t.Console.TextWidth()

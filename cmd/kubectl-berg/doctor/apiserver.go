@@ -15,6 +15,7 @@ import (
 // minKubernetes is the oldest version that the operator supports.
 var minKubernetes = semver.MustParse("1.33.0")
 
+// server checks the version of Kubernetes.
 func server(s Survey) []Result {
 	v, err := semver.ParseTolerant(s.Server)
 	switch {
@@ -33,6 +34,7 @@ const (
 	wrongSkew = time.Minute
 )
 
+// clockSkew compares this machine with the API server by the date of an answer, which has whole seconds.
 func clockSkew(s Survey) []Result {
 	if !s.SkewKnown {
 		return result("clock", console.Unknown, "the API server sends no date", "")
@@ -58,6 +60,7 @@ const (
 	APICilium  = "cilium.io/v2"
 )
 
+// crds checks the two kinds without which nothing works. Other kinds of the group are optional.
 func crds(s Survey) []Result {
 	have := s.APIs[APIBerg].Resources
 	if !slices.Contains(have, "challenges") || !slices.Contains(have, "challengeinstances") {
@@ -67,6 +70,8 @@ func crds(s Survey) []Result {
 	return result("CRDs", console.OK, "Challenge and ChallengeInstance are served", "")
 }
 
+// rights names the ClusterRoles that would grant what is missing, and separately the permissions that no role for players or
+// authors has.
 func rights(s Survey) []Result {
 	if message := s.Unreadable["rights"]; message != "" {
 		return result("your permissions", console.Unknown, message, "")

@@ -19,6 +19,8 @@ const (
 	warnShare = 0.9
 )
 
+// capacity shows nodes and node ports. Other Services have node ports, too, so the sum is of all Services. The range of the
+// cluster cannot be read.
 func capacity(s Survey) []Result {
 	var results []Result
 	if hiddenLines, hidden := s.hidden("nodes", "nodes"); hidden {
@@ -68,6 +70,7 @@ func (s Survey) Cluster(known *plan.Settings) view.Cluster {
 	return c
 }
 
+// quotas checks the quotas in the namespaces of instances and in the user's. A limit of 0 counts as exhausted.
 func quotas(s Survey) []Result {
 	if results, hidden := s.hidden("quotas", "quotas"); hidden {
 		return results
@@ -88,6 +91,7 @@ func quotas(s Survey) []Result {
 	return result("quotas", console.OK, fmt.Sprintf("none of the %d quotas for instances is nearly exhausted", len(s.Quotas)), "")
 }
 
+// instances counts prepared instances alone: no player has one.
 func instances(s Survey) []Result {
 	if results, hidden := s.hidden("instances", "instances"); hidden {
 		return results

@@ -15,7 +15,7 @@ func Check(s Survey) []Result {
 	return oneLine(results)
 }
 
-// Worst returns the highest level of results.
+// Worst returns the highest level of results. No results are ok.
 func Worst(results []Result) console.Level {
 	worst := console.OK
 	for _, l := range results {

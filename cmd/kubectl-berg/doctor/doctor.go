@@ -1,5 +1,3 @@
-// Package doctor checks whether a cluster can run challenges. Inspect reads a Survey with the permissions of its user.
-// The checks are pure: each returns results, which are ok or name a remedy.
 package doctor
 
 import (
@@ -140,6 +138,7 @@ const (
 	Hidden     Presence = "hidden"
 )
 
+// result is one result as a list, as checks return it. do is the remedy, empty where there is none.
 func result(check string, level console.Level, text, do string) []Result {
 	return []Result{{Check: check, Level: level, Text: text, Do: do}}
 }
@@ -155,6 +154,7 @@ func (s Survey) hidden(check, kind string) ([]Result, bool) {
 	return nil, false
 }
 
+// oneLine replaces control characters, because texts may be from the cluster.
 func oneLine(results []Result) []Result {
 	for i := range results {
 		results[i].Text, results[i].Do = console.OneLine(results[i].Text), console.OneLine(results[i].Do)

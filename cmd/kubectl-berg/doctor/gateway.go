@@ -44,6 +44,7 @@ func needed(required bool) console.Level {
 	return console.Warning
 }
 
+// gatewayAPI is a problem only where a Challenge has a port of the missing kind.
 func gatewayAPI(s Survey) []Result {
 	api := s.APIs[APIGateway]
 	http, tls := routed(s)
@@ -69,6 +70,7 @@ func gatewayAPI(s Survey) []Result {
 	return result("Gateway API", console.OK, "HTTPRoute and TLSRoute are served"+release, "")
 }
 
+// gateway ends at the first problem: without the object there are no listeners to check.
 func gateway(s Survey) []Result {
 	if len(s.APIs[APIGateway].Resources) == 0 {
 		return nil
@@ -103,6 +105,7 @@ func gateway(s Survey) []Result {
 	return append(results, listener(s, "CHALLENGE_TLS_LISTENER_NAME", "CHALLENGE_TLS_PORT", tls, gatewayv1.TLSProtocolType)...)
 }
 
+// addresses is for texts: it is never empty.
 func addresses(g *gatewayv1.Gateway) (all []string) {
 	for _, a := range g.Status.Addresses {
 		all = append(all, a.Value)
@@ -113,6 +116,8 @@ func addresses(g *gatewayv1.Gateway) (all []string) {
 	return all
 }
 
+// listener checks one listener by the name in a setting, in the order in which a route would fail. Of several problems it shows
+// the first.
 func listener(s Survey, nameSetting, portSetting string, used bool, protocol gatewayv1.ProtocolType) []Result {
 	name := s.setting(nameSetting)
 	check := "listener " + name

@@ -23,7 +23,8 @@ import (
 // maxNodesRead is the number of nodes whose configuration is read.
 const maxNodesRead = 10
 
-// Facts returns the part of the survey from which view.CheckHealth says what endangers the event.
+// Facts returns the part of the survey from which view.CheckHealth says what endangers the event. A check whose reads failed is
+// in Unread, with the reason.
 func (s Survey) Facts() view.Facts {
 	f := view.Facts{Now: s.Now, IsolationCheck: s.setting("ISOLATION_CHECK"), ProcessLimits: s.ProcessLimits, Platform: s.Platform, Unread: map[string]string{}}
 	for n := range s.Instances {
@@ -75,6 +76,7 @@ func (s Survey) Facts() view.Facts {
 	return f
 }
 
+// hasTLS reports whether a listener ends TLS itself, and so has a certificate that can be read.
 func hasTLS(g *gatewayv1.Gateway) bool {
 	for _, l := range g.Spec.Listeners {
 		if l.Protocol == gatewayv1.HTTPSProtocolType || l.Protocol == gatewayv1.TLSProtocolType && (l.TLS == nil || l.TLS.Mode == nil || *l.TLS.Mode != gatewayv1.TLSModePassthrough) {
@@ -169,7 +171,8 @@ func (s *surveyor) programs(ctx context.Context) {
 	})
 }
 
-// refusedSettings returns the settings with which a program ended itself, "" for one that works.
+// refusedSettings returns the settings with which a program ended itself, "" for one that works. It finds the text with which all
+// programs begin such an error. A container that is ready has recovered.
 func refusedSettings(pod *corev1.Pod) string {
 	for _, c := range pod.Status.ContainerStatuses {
 		for _, ended := range []*corev1.ContainerStateTerminated{c.State.Terminated, c.LastTerminationState.Terminated} {

@@ -10,6 +10,7 @@ import (
 	"github.com/bergctf/berg-operator/internal/berg/view"
 )
 
+// images counts containers that cannot pull by their images, so that one wrong image is one entry.
 func images(s Survey) []Result {
 	if results, hidden := s.hidden("image pulls", "pods"); hidden {
 		return results

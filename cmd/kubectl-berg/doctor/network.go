@@ -15,6 +15,8 @@ import (
 // ProbeName is the subdomain of the DNS query: a wildcard record must answer.
 const ProbeName = "kubectl-berg-doctor"
 
+// names needs the lookups, which Offline leaves out. An address that is not the Gateway's is no problem by itself: a load
+// balancer may be in front of it.
 func names(s Survey) []Result {
 	domain, known := s.Setting("CHALLENGE_DOMAIN")
 	http, tls := routed(s)
@@ -75,6 +77,8 @@ func certificates(s Survey) []Result {
 	return results
 }
 
+// policy compares NETWORK_POLICY with the APIs and agents of the cluster. It does not test whether policies are enforced: the
+// operator does, and health shows the result.
 func policy(s Survey) []Result {
 	kind, known := s.Setting("NETWORK_POLICY")
 	if !known || s.Deployment == nil {

@@ -9,6 +9,7 @@ import (
 	"github.com/bergctf/berg-operator/cmd/kubectl-berg/console"
 )
 
+// operator ends at the first problem. The leader is shown only where a replica is ready.
 func operator(s Survey) []Result {
 	if results, hidden := s.hidden("operator", "operator"); hidden {
 		return results

@@ -81,6 +81,8 @@ var admissionPolicies = []struct {
 	},
 }
 
+// policies leaves out a policy that only groups need which the cluster does not serve. So a policy that is not in the result is
+// not a missing one.
 func (s *surveyor) policies(ctx context.Context, d discovery.DiscoveryInterface) {
 	found := map[string]Policy{}
 	for _, p := range admissionPolicies {

@@ -8,6 +8,7 @@ import (
 	"github.com/bergctf/berg-operator/internal/berg/view"
 )
 
+// The setting and the policy of prepared instances.
 const (
 	warmLimit = "CHALLENGE_WARM_MAX_INSTANCES"
 	// warmPolicy is the admission policy of config/berg/warm, which is applied together with the roles.

@@ -45,7 +45,8 @@ func (s Survey) origin(name string) (value, source string, known bool) {
 	return s.originIn(s.container(), s.Sources[name], name)
 }
 
-// originIn is origin for a container with a value from other objects.
+// originIn is origin for a container with a value from other objects. The order is the same as in settings.LoadShared: option,
+// variable, ConfigMap, default.
 func (s Survey) originIn(c *corev1.Container, given, name string) (value, source string, known bool) {
 	value = given
 	if c != nil {

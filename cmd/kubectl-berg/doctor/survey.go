@@ -52,6 +52,7 @@ func Inspect(ctx context.Context, c *cluster.Cluster, o Options) (Survey, error)
 	return s.Survey, nil
 }
 
+// inParallel waits for all of them, so that what follows may read their fields without the lock.
 func (s *surveyor) inParallel(ctx context.Context, all ...func(context.Context)) {
 	var group sync.WaitGroup
 	for _, read := range all {
@@ -60,6 +61,7 @@ func (s *surveyor) inParallel(ctx context.Context, all ...func(context.Context))
 	group.Wait()
 }
 
+// apis leaves out a group that is not served, and one that cannot be read.
 func (s *surveyor) apis(d discovery.DiscoveryInterface) {
 	for _, gv := range []string{APIBerg, APIGateway, APICilium} {
 		list, err := d.ServerResourcesForGroupVersion(gv)
@@ -87,6 +89,8 @@ func (s *surveyor) release(ctx context.Context) string {
 	return crd.Annotations["gateway.networking.k8s.io/bundle-version"]
 }
 
+// nodes also reads Services and pods, from which the use of nodes is counted. A failed list leaves its fields nil, and the others
+// are read anyway.
 func (s *surveyor) nodes(ctx context.Context) {
 	var nodes corev1.NodeList
 	if s.readable("nodes", "nodes", s.List(ctx, &nodes)) {
@@ -166,6 +170,7 @@ func (s *surveyor) listInScope(ctx context.Context, all client.ObjectList) error
 	return err
 }
 
+// instances falls back to the user's namespace where the user may not read all.
 func (s *surveyor) instances(ctx context.Context) {
 	var opts []client.ListOption
 	if s.options.OneNamespace {
@@ -180,6 +185,7 @@ func (s *surveyor) instances(ctx context.Context) {
 	}
 }
 
+// quotas keeps quotas of namespaces in which instances run, by their names, and of the user's.
 func (s *surveyor) quotas(ctx context.Context) {
 	var all corev1.ResourceQuotaList
 	if !s.readable("quotas", "ResourceQuotas", s.List(ctx, &all)) {
@@ -216,6 +222,7 @@ func (s *surveyor) ciliumAgents(ctx context.Context) {
 	s.set(func() { s.CiliumAgents = presence })
 }
 
+// presence reads metadata only, so that no data of the object gets into the memory.
 func (s *surveyor) presence(ctx context.Context, kind schema.GroupVersionKind, key client.ObjectKey) Presence {
 	object := &metav1.PartialObjectMetadata{}
 	object.SetGroupVersionKind(kind)
@@ -254,7 +261,7 @@ var instanceRights = []struct{ group, resource, subresource, verb, needs string 
 }
 
 // rights asks the API server whether the user has the permissions of all commands. RBAC alone could not answer: other
-// authorizers may decide, too.
+// authorizers may decide, too. The reviews are one after the other; the first that fails has the reason for all.
 func (s *surveyor) rights(ctx context.Context) {
 	ask := func(namespace string, group, resource, subresource, verb, needs string) {
 		review := &authorizationv1.SelfSubjectAccessReview{Spec: authorizationv1.SelfSubjectAccessReviewSpec{

@@ -16,6 +16,7 @@ import (
 // networkTimeout limits the lookup of a name, and a connection.
 const networkTimeout = 5 * time.Second
 
+// gateway distinguishes a Gateway that does not exist, with GatewayRead, from one that could not be read.
 func (s *surveyor) gateway(ctx context.Context) {
 	g := &gatewayv1.Gateway{}
 	key := client.ObjectKey{Namespace: s.setting("GATEWAY_NAMESPACE"), Name: s.setting("GATEWAY_NAME")}
@@ -31,6 +32,7 @@ func (s *surveyor) gateway(ctx context.Context) {
 	}
 }
 
+// names asks the resolver of this machine. Players may use another one.
 func (s *surveyor) names(ctx context.Context) {
 	domain, known := s.Setting("CHALLENGE_DOMAIN")
 	if !known || s.Deployment == nil {
@@ -80,7 +82,8 @@ func (s *surveyor) connections(ctx context.Context) {
 	}
 }
 
-// Handshake connects as the client of a player does. It also reads a certificate that is not trusted.
+// Handshake connects as the client of a player does. It also reads a certificate that is not trusted. It waits at most
+// networkTimeout for both attempts together.
 func Handshake(ctx context.Context, address, name string) *TLS {
 	ctx, cancel := context.WithTimeout(ctx, networkTimeout)
 	defer cancel()

@@ -37,6 +37,7 @@ type Options struct {
 	Offline bool
 }
 
+// surveyor reads a Survey. mu guards the Survey while reads run concurrently: they write with set and readable.
 type surveyor struct {
 	*cluster.Cluster
 	options Options
@@ -44,7 +45,8 @@ type surveyor struct {
 	Survey
 }
 
-// readable records the error of a read, and reports whether there is none.
+// readable records the error of a read, and reports whether there is none. An object that does not exist is no error to show: it
+// is false, and Unreadable stays as it is.
 func (s *surveyor) readable(kind, noun string, err error) (ok bool) {
 	if err == nil {
 		return true
@@ -61,6 +63,7 @@ func (s *surveyor) readable(kind, noun string, err error) (ok bool) {
 	return false
 }
 
+// set must not be nested, and do must not read from the cluster: the lock is not reentrant, and every other read waits.
 func (s *surveyor) set(do func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -179,6 +182,7 @@ func (s *surveyor) findProblem(ctx context.Context, shared *corev1.ConfigMap) st
 	return strings.Join(texts, "; ")
 }
 
+// lease leaves Leader empty where the lease has no holder or does not exist.
 func (s *surveyor) lease(ctx context.Context) {
 	if s.Deployment == nil {
 		return

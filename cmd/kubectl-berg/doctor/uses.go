@@ -17,7 +17,8 @@ import (
 	"github.com/bergctf/berg-operator/internal/kit/podstate"
 )
 
-// ReadUses asks the replicas of the gate how players use instances. missing says why that is not known, "" if it is or without a gate.
+// ReadUses asks the replicas of the gate how players use instances. missing says why that is not known, "" if it is or without a
+// gate. err is only for an API server that does not answer.
 func ReadUses(ctx context.Context, c *cluster.Cluster, operatorNamespace string) (uses *view.Uses, missing string, err error) {
 	s := &surveyor{Cluster: c, options: Options{OperatorNamespace: operatorNamespace}}
 	s.Survey = Survey{Unreadable: map[string]string{}}
@@ -37,6 +38,7 @@ func ReadUses(ctx context.Context, c *cluster.Cluster, operatorNamespace string)
 }
 
 // uses asks each replica of the gate. Its admin port answers few clients of the cluster, so the requests go through the kubelet.
+// One replica that does not answer leaves Uses nil, because sums without it would be too low.
 func (s *surveyor) uses(ctx context.Context) {
 	if s.Deployment == nil {
 		return

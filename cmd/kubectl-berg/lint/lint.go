@@ -1,5 +1,3 @@
-// Package lint checks the YAML of Challenges without a cluster. It is pure. It reads the source, so that it can quote
-// the author's spelling where YAML gives it another meaning.
 package lint
 
 import (
@@ -60,7 +58,7 @@ type Result struct {
 	Found int
 }
 
-// Check checks a file.
+// Check checks a file. A file without a Challenge has no findings, unless it was named and is not YAML.
 func Check(s Source, settings rules.Settings) Result {
 	var out Result
 	for _, d := range documents(s.Content) {
@@ -76,7 +74,8 @@ type document struct {
 	before int
 }
 
-// documents splits a file at the lines that begin with ---.
+// documents splits a file at the lines that begin with ---. Each document is parsed alone, so that an error in one does not hide
+// the others.
 func documents(content []byte) (all []document) {
 	content = bytes.TrimPrefix(content, []byte("\xef\xbb\xbf"))
 	current, line := document{}, 0
@@ -94,12 +93,15 @@ func documents(content []byte) (all []document) {
 	return append(all, current)
 }
 
+// The words in which the parser of YAML says where a problem is.
 var (
 	lineOfError   = regexp.MustCompile(`line (\d+): `)
 	unknownAnchor = regexp.MustCompile(`unknown anchor '([^']*)'`)
 	group         = bergv1.GroupVersion.Group
 )
 
+// document finds the Challenges of a document: one object, or the items of a List. It reports a document that is not YAML where
+// it may be about a Challenge, because a folder can have templates of other programs.
 func (out *Result) document(s Source, d document, settings rules.Settings) {
 	var root yamlv3.Node
 	err := yamlv3.Unmarshal(d.text, &root)
@@ -204,6 +206,7 @@ func FormatYAMLError(err error) string {
 	return message
 }
 
+// syntax takes the line out of the message, so that the finding has it once. An unknown anchor comes without a line.
 func (out *Result) syntax(s Source, d document, err error) {
 	line := 1
 	message := FormatYAMLError(err)
@@ -231,16 +234,20 @@ type checker struct {
 	reported map[string]bool
 }
 
+// errors adds the findings of package rules, whose fields are in the notation of nodeAt.
 func (c *checker) errors(errs field.ErrorList) {
 	for _, e := range errs {
 		c.add(Error, e.Field, strings.TrimPrefix(e.ErrorBody(), "Invalid value: "))
 	}
 }
 
+// add adds a finding at the field's position in the source.
 func (c *checker) add(severity Severity, path, message string) {
 	c.addAt(severity, path, message, nodeAt(c.top, path))
 }
 
+// addAt leaves out further findings about a field that has an error, because they often follow from it.
+// Findings without a field are all kept.
 func (c *checker) addAt(severity Severity, path, message string, node *yamlv3.Node) {
 	if c.reported == nil {
 		c.reported = map[string]bool{}
@@ -256,6 +263,7 @@ func (c *checker) addAt(severity Severity, path, message string, node *yamlv3.No
 	})
 }
 
+// brackets are the indexes and keys in the name of a field.
 var brackets = regexp.MustCompile(`\[[^\]]*\]`)
 
 // ruleName names the rule of a finding by its field.

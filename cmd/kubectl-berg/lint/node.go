@@ -9,6 +9,7 @@ import (
 	"github.com/bergctf/berg-operator/cmd/kubectl-berg/yamlnode"
 )
 
+// scalarText returns the text of a value as it is written, "" for objects, lists and nothing.
 func scalarText(node *yamlv3.Node) string {
 	if node = yamlnode.Target(node); node == nil || node.Kind != yamlv3.ScalarNode {
 		return ""
@@ -16,6 +17,7 @@ func scalarText(node *yamlv3.Node) string {
 	return node.Value
 }
 
+// step matches one part of a field's name: a name, or an index or key in brackets.
 var step = regexp.MustCompile(`^\.?([^.\[\]]+)|^\[([^\]]*)\]`)
 
 // nodeAt returns the node of a field such as spec.containers[0].environment[A], or the deepest one above it.

@@ -19,6 +19,7 @@ import (
 	"github.com/bergctf/berg-operator/cmd/kubectl-berg/yamlnode"
 )
 
+// The types that have their own way of decoding.
 var (
 	environmentValue = reflect.TypeFor[bergv1.EnvironmentValue]()
 	amountType       = reflect.TypeFor[bergv1.Amount]()
@@ -283,6 +284,7 @@ func (c *checker) wrong(path, want string, value any, node *yamlv3.Node) {
 	c.addAt(Error, path, message, node)
 }
 
+// jsonTypeName is for messages. A time and an amount are strings there.
 func jsonTypeName(value any) string {
 	switch value.(type) {
 	case map[string]any:
@@ -315,6 +317,7 @@ func jsonFields(t reflect.Type) map[string]reflect.Type {
 	return all
 }
 
+// join appends the name of a field to its parent's, which is empty at the top.
 func join(path, name string) string {
 	if path == "" {
 		return name
@@ -322,6 +325,7 @@ func join(path, name string) string {
 	return path + "." + name
 }
 
+// orNode returns a position in every case: a value that an alias or a merge brought in has none of its own.
 func orNode(node, other *yamlv3.Node) *yamlv3.Node {
 	if node == nil {
 		return other

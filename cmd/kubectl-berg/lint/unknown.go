@@ -70,6 +70,7 @@ var fieldParents = collectParents("", reflect.TypeFor[bergv1.Challenge](), map[s
 // metadataFields are the fields of metadata that authors write.
 var metadataFields = []string{"name", "namespace", "labels", "annotations"}
 
+// collectParents ends at types that are written as one value. The status is left out: authors do not write it.
 func collectParents(path string, t reflect.Type, all map[string][]string) map[string][]string {
 	switch {
 	case t.Kind() == reflect.Pointer:

@@ -38,7 +38,8 @@ func Within(folder string) (Folder, error) {
 	return Folder{folder, root}, nil
 }
 
-// Stat returns what a name leads to. Its error is ErrRefused for anything outside the folder.
+// Stat returns what a name leads to. Its error is ErrRefused for anything outside the folder. It follows symbolic links, and
+// compares where they lead to.
 func (f Folder) Stat(name string) (fs.FileInfo, error) {
 	absolute, err := filepath.Abs(name)
 	if err != nil {
@@ -58,7 +59,8 @@ func (f Folder) Stat(name string) (fs.FileInfo, error) {
 	return info, nil
 }
 
-// Read returns the content of a file of at most MaxSize bytes.
+// Read returns the content of a file of at most MaxSize bytes. A file that is replaced between the check and the read is not
+// noticed: names are the author's, and so is the folder.
 func (f Folder) Read(name string) ([]byte, error) {
 	info, err := f.Stat(name)
 	switch {

@@ -10,6 +10,7 @@ import (
 	"github.com/bergctf/berg-operator/cmd/kubectl-berg/doctor"
 )
 
+// How much a line shows.
 const (
 	// problemsShown is the maximum number of groups of instances, namesShown of names in a line, headroomShown of
 	// Challenges in a line.
@@ -104,6 +105,7 @@ func join(all ...amount) string {
 	return strings.Join(parts, ", ")
 }
 
+// instanceLine leaves out phases without an instance. Prepared instances are not in the total.
 func (o Overview) instanceLine() doctor.Result {
 	i := o.Instances
 	prepared := ""
@@ -131,6 +133,7 @@ func (o Overview) instanceLine() doctor.Result {
 	return doctor.Result{Check: "instances", Level: console.OK, Text: text + prepared}
 }
 
+// problemLines shows the largest groups, and sums up the rest in one line.
 func (o Overview) problemLines() (lines []doctor.Result) {
 	for n, p := range o.Problems {
 		if n == problemsShown {
@@ -159,6 +162,7 @@ func (o Overview) problemLines() (lines []doctor.Result) {
 	return lines
 }
 
+// queueLine is a warning only where a limit of the operator keeps instances waiting: the other causes end by themselves.
 func (o Overview) queueLine() doctor.Result {
 	q := o.Queue
 	line := doctor.Result{Check: "queue", Level: console.OK, Text: "empty"}
@@ -194,6 +198,7 @@ func (o Overview) queueLine() doctor.Result {
 	return line
 }
 
+// capacityLines shows the Challenges with the least headroom. Each number is for that Challenge alone: they share the nodes.
 func (o Overview) capacityLines() []doctor.Result {
 	c := o.Capacity
 	if c == nil {

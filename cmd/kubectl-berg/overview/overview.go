@@ -171,6 +171,7 @@ func problems(s doctor.Survey, rows []*view.Row) []ProblemGroup {
 	return all
 }
 
+// count leaves out Challenges whose images are not pulled in advance.
 func count(challenges []view.Challenge) (*Challenges, *Prepull) {
 	all, pull := &Challenges{Total: len(challenges)}, &Prepull{}
 	for n := range challenges {
@@ -195,6 +196,7 @@ func count(challenges []view.Challenge) (*Challenges, *Prepull) {
 	return all, pull
 }
 
+// countUses leaves out instances that the gate does not serve.
 func countUses(uses *view.Uses, rows []*view.Row, now time.Time) *Use {
 	all := &Use{}
 	for _, r := range rows {
@@ -217,6 +219,7 @@ func set(s doctor.Survey, name string) bool {
 	return value != "" && value != "0"
 }
 
+// checks counts a result of a check together with whether another one is running.
 func checks(s doctor.Survey) *Checks {
 	all := &Checks{Enabled: set(s, "CHECK_CONCURRENCY"), Total: len(s.Checks)}
 	for n := range s.Checks {
@@ -237,6 +240,7 @@ func checks(s doctor.Survey) *Checks {
 	return all
 }
 
+// countRecords needs metadata alone: a record is created when its instance ends.
 func countRecords(s doctor.Survey, namespace string) *Records {
 	all := &Records{Enabled: set(s, "RECORD_RETENTION"), Namespace: namespace, Total: len(s.Records)}
 	for n := range s.Records {

@@ -41,7 +41,8 @@ type Preview struct {
 }
 
 // Compare returns the effect of a rollout of a Challenge on an instance. It relies on the comparison of the operator in
-// the status, because the snapshot of the running instance is not readable for every user.
+// the status, because the snapshot of the running instance is not readable for every user. A container that the Challenge no
+// longer has ends. Changes that the operator has not compared yet are missing.
 func Compare(i *bergv1.ChallengeInstance, c *bergv1.Challenge) Preview {
 	p, lost := Preview{}, false
 	if condition := meta.FindStatusCondition(i.Status.Conditions, bergv1.ConditionUpToDate); condition != nil {
@@ -73,6 +74,7 @@ func Compare(i *bergv1.ChallengeInstance, c *bergv1.Challenge) Preview {
 	return p
 }
 
+// effects are the words for the effects in the status. An effect of a later operator has none.
 var effects = map[bergv1.ChangeEffect]Effect{
 	bergv1.EffectStarts: Starts, bergv1.EffectRestarts: Restarts, bergv1.EffectEnds: Ends,
 }

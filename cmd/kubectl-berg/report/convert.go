@@ -41,6 +41,7 @@ func New(s doctor.Survey, sum overview.Overview, events []corev1.Event) Bundle {
 // maxNames is the number of names of instances and Challenges in each list of an overview.
 const maxNames = 100
 
+// shortened copies the lists that it cuts, because the overview is the caller's.
 func shortened(sum overview.Overview) overview.Overview {
 	sum.Problems = slices.Clone(sum.Problems[:min(len(sum.Problems), maxNames)])
 	for i := range sum.Problems {
@@ -83,6 +84,7 @@ func (b *Bundle) addInstances(s doctor.Survey) map[string]bool {
 	return broken
 }
 
+// boolOrder sorts false before true.
 func boolOrder(later bool) int {
 	if later {
 		return 1
@@ -135,6 +137,7 @@ func (b *Bundle) addEvents(s doctor.Survey, events []corev1.Event) {
 	}
 }
 
+// showOperator adds the leader, which the Deployment does not have.
 func showOperator(s doctor.Survey) Object {
 	if s.Deployment == nil {
 		return nil
@@ -201,6 +204,7 @@ func showNode(n *corev1.Node, s doctor.Survey) Object {
 	return shown
 }
 
+// showChallenge adds whether it is frozen, which an annotation says that is not shown.
 func showChallenge(c *bergv1.Challenge) Object {
 	shown := challengeFields.show(c)
 	shown["frozen"] = view.IsFrozen(c)

@@ -64,7 +64,7 @@ func newTree(lists ...string) tree {
 	return top
 }
 
-// show returns the fields of an object that a tree has.
+// show returns the fields of an object that a tree has. The result is a copy: the object is the survey's.
 func (t tree) show(object any) Object {
 	all, err := runtime.DefaultUnstructuredConverter.ToUnstructured(object)
 	if err != nil {

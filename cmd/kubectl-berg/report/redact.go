@@ -62,7 +62,8 @@ func NewRedactor(challenges []bergv1.Challenge, instances []bergv1.ChallengeInst
 // cutFrom is the length from which a message may have been cut off, within a flag. Kubernetes keeps 1024 characters of one.
 const cutFrom = 500
 
-// Text removes known flags, texts in the format of a flag, and texts that resemble a secret.
+// Text removes known flags, texts in the format of a flag, and texts that resemble a secret. Known flags go first: a later
+// pattern might take a part of one.
 func (r *Redactor) Text(text string) string {
 	if len(text) >= cutFrom && len(text) <= maxMessage {
 		text = r.flags.RemoveCut(text)

@@ -1,7 +1,3 @@
-// Package report makes a support bundle, with which another person can find out why an event does not work, without
-// flags and without secrets. It shows of each object only the fields that a list names: a flag, an environment variable, a
-// command, the content of a Secret or of a file cannot get in by a mistake. Redactor then removes flags and secrets that
-// other programs may have quoted. It is pure.
 package report
 
 import (

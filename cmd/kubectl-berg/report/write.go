@@ -140,6 +140,7 @@ func (r *Redactor) tree(value any) any {
 	}
 }
 
+// readme describes the files, and what is missing. It must name every file of Files.
 func readme(b Bundle, missing []string) string {
 	var out strings.Builder
 	fmt.Fprintf(&out, `Report of kubectl berg %s, %s
@@ -170,7 +171,8 @@ logs/            the ends of the operator's logs
 	return out.String()
 }
 
-// Write writes files as a compressed archive, in a folder of this name.
+// Write writes files as a compressed archive, in a folder of this name. Files are readable by their owner alone. The archive is
+// not complete if it returns an error.
 func Write(to io.Writer, folder string, moment time.Time, files []File) error {
 	compressed := gzip.NewWriter(to)
 	archive := tar.NewWriter(compressed)

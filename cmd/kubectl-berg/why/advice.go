@@ -91,6 +91,7 @@ func pullFailure(message, thanTheNode string) (text, do string) {
 	}
 }
 
+// containsIn returns a function that reports whether a text has one of some words, which must be in lower case.
 func containsIn(text string) func(words ...string) bool {
 	text = strings.ToLower(text)
 	return func(words ...string) bool {
@@ -168,6 +169,7 @@ var meanings = map[int32]meaning{
 	},
 }
 
+// A node that lost a container reports 137 for it, which then says nothing: the reason comes first.
 func exitMeaning(t *corev1.ContainerStateTerminated) meaning {
 	if t.Reason == "Unknown" || t.Reason == "ContainerStatusUnknown" {
 		return meaning{"its node was restarted, or does not know how it ended", "If this continues, look at the node: kubectl get nodes"}
@@ -263,7 +265,8 @@ func logAdvice(log string) string {
 	return ""
 }
 
-// startAdvice returns a remedy by the message of a container runtime that could not create or start a container.
+// startAdvice returns a remedy by the message of a container runtime that could not create or start a container. Advice for the
+// Secret and ConfigMap of a container is about objects of the operator, because a Challenge names none.
 func startAdvice(message string) string {
 	const runtime = "The message is the container runtime's. "
 	contains := containsIn(message)

@@ -51,6 +51,7 @@ type Finding struct {
 	Unreadable []string `json:"unreadable,omitempty"`
 }
 
+// condition is nil as long as the operator has not written it.
 func condition(v View, name string) *metav1.Condition {
 	return meta.FindStatusCondition(v.Instance.Status.Conditions, name)
 }
@@ -61,6 +62,7 @@ func (f *Finding) set(level console.Level, sentence, do string) bool {
 	return true
 }
 
+// addCondition makes a condition the one that shows the problem, and quotes its message.
 func (f *Finding) addCondition(c *metav1.Condition) {
 	f.Condition, f.Reason = c.Type, c.Reason
 	if c.Message != "" {

@@ -19,6 +19,7 @@ import (
 	"github.com/bergctf/berg-operator/internal/kit/refusal"
 )
 
+// What counts as slow, and what as recent.
 const (
 	// slowStart is the time after which a start is no longer usual.
 	slowStart = 2 * time.Minute
@@ -97,6 +98,7 @@ var containerPattern = regexp.MustCompile(`(?:^|\. )Container ([a-z][-a-z0-9]*):
 // reasonPattern finds the reason of Kubernetes in a message of the operator.
 var reasonPattern = regexp.MustCompile(`Container [a-z][-a-z0-9]*: (?:[^ :]+, which admission added to the pod: )?([A-Z][A-Za-z0-9]+)(?::|$)`)
 
+// parseContainer returns "" for a message that names no container, or is of an earlier operator.
 func parseContainer(message string) string {
 	m := containerPattern.FindStringSubmatch(message)
 	if m == nil {
@@ -126,6 +128,7 @@ func reasonBehindDeadline(v View, message string) string {
 	return ""
 }
 
+// logsCommand is the remedy where only the log can say more.
 func logsCommand(i *bergv1.ChallengeInstance, container string) string {
 	command := fmt.Sprintf("Read the logs: kubectl berg logs %s -n %s", i.Name, i.Namespace)
 	if container != "" {
@@ -154,6 +157,7 @@ func (v View) containerImage(container string) string {
 	return ""
 }
 
+// spaced keeps a sentence without double spaces where a name is not known.
 func spaced(text string) string {
 	if text == "" {
 		return ""
@@ -213,6 +217,7 @@ func endTime(p corev1.Pod) time.Time {
 	return moment
 }
 
+// evictedAdvice is rejection with the case of a node that removed a pod itself.
 func evictedAdvice(reason string) (text, do string) {
 	if reason == "Evicted" {
 		return "was evicted: its node ran out of memory or disk, or the container exceeded CHALLENGE_EPHEMERAL_STORAGE_LIMIT",
@@ -293,6 +298,7 @@ func (v View) actionAfterExit(p corev1.Pod, container string, t *corev1.Containe
 // mayBeLiveness is in the operator's message about a container that has a liveness probe and was ended by a signal.
 const mayBeLiveness = "its liveness probe may have stopped it"
 
+// livenessAdvice names the container of the Challenge, whose probe the kubelet runs.
 func (v View) livenessAdvice(container string) string {
 	i := v.Instance
 	return fmt.Sprintf("Compare livenessProbe of the container %s in the Challenge %s with what the program answers, or allow more time with initialDelaySeconds and failureThreshold, "+
@@ -307,6 +313,7 @@ func neverRan(t *corev1.ContainerStateTerminated) bool {
 // execFormat is the kernel's error for a program that it cannot execute. Some container runtimes write it into the log.
 const execFormat = "exec format error"
 
+// wrongArchitecture goes by the words of the kernel, from the runtime or from the log: an exit code does not say it.
 func (v View) wrongArchitecture(container string, t *corev1.ContainerStateTerminated) bool {
 	if neverRan(t) {
 		return strings.Contains(t.Message, execFormat)
@@ -399,6 +406,7 @@ func (v View) crashed(f *Finding, subject, name, reason, message string) bool {
 	return f.set(console.Problem, subject+" keeps exiting.", logsCommand(v.Instance, name)+" --previous")
 }
 
+// The forms in which the operator writes how a container ended. Its tests and those here keep them equal.
 var (
 	addedPattern = regexp.MustCompile(`: ([^ ,:]+), which admission added to the pod: `)
 	exitPattern  = regexp.MustCompile(`last exit code (\d+) \((\w+)\)`)
@@ -563,10 +571,12 @@ func (v View) newestEvent(f *Finding, reason, word string) string {
 	return newest.Message
 }
 
+// addEvent quotes an event.
 func (f *Finding) addEvent(e *corev1.Event) {
 	f.Evidence = append(f.Evidence, fmt.Sprintf("event %s: %s", e.Reason, e.Message))
 }
 
+// eventTime is the latest of its times: programs set different ones.
 func eventTime(e corev1.Event) time.Time {
 	moment := e.CreationTimestamp.Time
 	for _, t := range []time.Time{e.EventTime.Time, e.LastTimestamp.Time} {

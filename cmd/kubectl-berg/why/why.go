@@ -1,5 +1,3 @@
-// Package why finds the first problem of an instance and a remedy. It is pure: it reads the status and, where that is
-// not enough, the pods and events that its user may read.
 package why
 
 import (
@@ -42,6 +40,7 @@ func Explain(v View) Finding {
 	return f
 }
 
+// untilExpiry is empty for an instance that has not started.
 func untilExpiry(v View) string {
 	expiry := v.Instance.Status.ExpiresAt
 	if expiry == nil {
@@ -83,6 +82,7 @@ func terminating(v View, f *Finding) bool {
 	return f.set(console.Waiting, "The instance is being deleted"+terminationReason(i)+". Its namespace is deleted first.", waitSeconds)
 }
 
+// terminationReason is who or what ended the instance, in parentheses.
 func terminationReason(i *bergv1.ChallengeInstance) string {
 	if r := i.Spec.TerminationReason; r != "" {
 		return " (" + string(r) + ")"
@@ -108,6 +108,7 @@ func notObserved(v View, f *Finding) bool {
 	return false
 }
 
+// frozen explains an instance that waits for the end of a freeze. One that already exists runs on, and outdated reports it.
 func frozen(v View, f *Finding) bool {
 	c := condition(v, bergv1.ConditionChallengeFound)
 	if c == nil || c.Reason != bergv1.ReasonFrozen || v.Instance.Status.InstanceID != "" {
@@ -153,7 +154,8 @@ func starting(v View, f *Finding) bool {
 	return true
 }
 
-// unhealthy checks an instance that was ready once.
+// unhealthy checks an instance that was ready once. Without such a condition it still looks for a container that has restarted,
+// because players have noticed that.
 func unhealthy(v View, f *Finding) bool {
 	c := condition(v, bergv1.ConditionHealthy)
 	if c == nil || c.Status != metav1.ConditionFalse {

@@ -17,7 +17,8 @@ func Check(root *yamlv3.Node) error {
 	return err
 }
 
-// expandedSize counts nodes with all aliases replaced. sizes has -1 for a node that is being counted.
+// expandedSize counts nodes with all aliases replaced. sizes has -1 for a node that is being counted. A node that several aliases
+// name is counted once for each, but visited once.
 func expandedSize(node *yamlv3.Node, sizes map[*yamlv3.Node]int) (int, error) {
 	if node == nil {
 		return 0, nil
@@ -46,7 +47,7 @@ func expandedSize(node *yamlv3.Node, sizes map[*yamlv3.Node]int) (int, error) {
 	return size, err
 }
 
-// Target follows an alias to its anchor.
+// Target follows an alias to its anchor. It ends, because Check refuses a document in which an alias leads to itself.
 func Target(node *yamlv3.Node) *yamlv3.Node {
 	for node != nil && node.Kind == yamlv3.AliasNode {
 		node = node.Alias
@@ -54,7 +55,8 @@ func Target(node *yamlv3.Node) *yamlv3.Node {
 	return node
 }
 
-// Child returns the value of a key, whether the key is written or merged in by <<; nil if there is none.
+// Child returns the value of a key, whether the key is written or merged in by <<; nil if there is none. A written key goes
+// before a merged one, and an earlier mapping in a list of merged ones before a later one.
 func Child(node *yamlv3.Node, key string) *yamlv3.Node {
 	node = Target(node)
 	if node == nil || node.Kind != yamlv3.MappingNode {

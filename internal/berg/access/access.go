@@ -86,7 +86,8 @@ func (a *Access) Follow(ctx context.Context, policies *admissionpolicy.Policies)
 }
 
 // Grant gives the operator the right in the namespace of an instance. The binding is deleted with the namespace. While the
-// admission policy is missing, it returns an error that says so.
+// admission policy is missing, it returns an error that says so. The API server may need a moment until the binding has an
+// effect, so the first use of the right is repeated: see identity.WhenGranted.
 func (a *Access) Grant(ctx context.Context, instance types.UID, namespace string) error {
 	if a.everywhere {
 		return nil

@@ -9,7 +9,8 @@ import (
 
 // Decide returns a decision about every instance that waits, in the order in which they may start: instances of players,
 // then of checks, then prepared ones, each by creation. A younger instance never gets a slot that an older one could use; an instance that
-// cannot use it, because of another limit, holds up no other.
+// cannot use it, because of another limit, holds up no other. It is called once in a round with a tally of its own: all decisions
+// of a round count each other, decisions of two rounds do not. Only the write of a start makes it count for the next round.
 func Decide(all []Instance, limits Rules) []Decision {
 	var waiting []Instance
 	for _, i := range all {
@@ -28,6 +29,7 @@ func Decide(all []Instance, limits Rules) []Decision {
 	t := newTally(limits)
 	pool := newPool(all)
 	for _, i := range all {
+		// From the start of the player's instance until the prepared one is deleted both exist, and only one namespace.
 		if i.Started && !pool.handedOver(i) {
 			t.add(i)
 		}
@@ -38,6 +40,8 @@ func Decide(all []Instance, limits Rules) []Decision {
 		d := Decision{Instance: i}
 		if before, busy := ahead[i.UID]; busy {
 			d.Reason, d.Ahead = OwnerBusy, before
+			// An instance that has claimed a prepared one in an earlier round gets the same one here, so that a start that was killed
+			// after the claim is completed.
 		} else if prepared := pool.find(i); prepared != nil {
 			if d.Reason = t.takeOver(i); d.Reason == Start {
 				d.TakesOver = prepared.Key
@@ -68,7 +72,8 @@ func Displaced(all []Instance) []Instance {
 }
 
 // findPredecessors returns, for every instance that waits and is not the first of its owner, the owner's instance directly
-// before it. A started instance is first, then trusted ones, then the oldest.
+// before it. A started instance is first, then trusted ones, then the oldest. A started instance without a successor needs no
+// answer, so only owners of waiting instances are sorted.
 func findPredecessors(all, waiting []Instance) map[types.UID]types.NamespacedName {
 	owners := make(map[string][]Instance, len(waiting))
 	for _, i := range waiting {

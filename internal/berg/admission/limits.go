@@ -70,6 +70,8 @@ func sourceBudget(t *tally, i Instance) Reason {
 		return Start
 	case cost > budget:
 		return AboveBudget
+	// The first instance that does not fit closes the budget for the rest of this round. Without that, cheap instances would use
+	// each remainder, and the expensive one would never start.
 	case s.closed || s.cost+cost > budget:
 		return SourceBudget
 	}
@@ -83,6 +85,8 @@ func challengeLimit(t *tally, i Instance) Reason {
 	return Start
 }
 
+// namespaceLimit leaves out prepared instances: they are all in the operator's namespace, and belong to no tenant. They count
+// against the namespace of the instance that takes them over.
 func namespaceLimit(t *tally, i Instance) Reason {
 	if !i.Prepared && reached(t.rules.Namespace, t.namespaces[i.Key.Namespace]) {
 		return NamespaceFull
@@ -145,7 +149,8 @@ func (t *tally) admit(i Instance) Reason {
 	return reason
 }
 
-// takeOver is admit for an instance that takes over a prepared one, which counts already.
+// takeOver is admit for an instance that takes over a prepared one, which counts already. The limits of the Challenge and of all
+// instances are not asked: the prepared one has the slot that the instance takes.
 func (t *tally) takeOver(i Instance) Reason {
 	reason := t.check(i, ownLimits)
 	if reason == Start {
@@ -190,6 +195,7 @@ func (t *tally) refused(i Instance, reason Reason) {
 		s := t.sources[instanceSource(i)]
 		s.closed = true
 		t.sources[instanceSource(i)] = s
+	// A player who waits for an owner or a budget of its own gets no slot sooner if a check leaves one free.
 	case ChallengeFull, NamespaceFull, Full:
 		t.playersWait = t.playersWait || !i.Check && !i.Prepared
 	}

@@ -16,12 +16,14 @@ type pool struct {
 	started map[types.UID]bool
 }
 
+// newPool sorts prepared instances by age, so that the oldest one is taken first.
 func newPool(all []Instance) *pool {
 	p := &pool{claimable: map[types.NamespacedName][]Instance{}, claimed: map[types.UID]Instance{}, started: map[types.UID]bool{}}
 	for _, i := range all {
 		switch {
 		case !i.Prepared:
 			p.started[i.UID] = i.Started
+		// A claimed instance is found by its claimant even while it is being deleted: the claim decides whose namespace it is.
 		case i.ClaimedBy != "":
 			p.claimed[i.ClaimedBy] = i
 		case i.Claimable && !i.Ending:
@@ -48,6 +50,7 @@ func (p *pool) find(i Instance) *Instance {
 	return nil
 }
 
+// A claimed instance is not in the list, so only an offered one is removed: no two instances of a round get the same.
 func (p *pool) take(i Instance) {
 	if same := p.claimable[i.Challenge]; len(same) > 0 && same[0].UID == i.UID {
 		p.claimable[i.Challenge] = same[1:]
@@ -77,6 +80,7 @@ func Drained(all []Instance, decisions []Decision) []Instance {
 		}
 		index := slices.IndexFunc(spare, func(i Instance) bool { return d.Reason == Full || i.Challenge == d.Challenge })
 		if index >= 0 {
+			// An instance that ends already makes a slot free for this player: no further one has to end.
 			if !spare[index].Ending {
 				drained = append(drained, spare[index])
 			}

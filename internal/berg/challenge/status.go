@@ -28,7 +28,7 @@ type state struct {
 const maxWarnings = 5
 
 // check finds the mistakes that prevent every instance of a Challenge from starting. Warnings count only for a Challenge
-// without them.
+// without them. No other Challenge and no instance is read for it.
 func check(c *bergv1.Challenge, s *state, settings rules.Settings) outcome.Problems {
 	errs := rules.Errors(c, settings)
 	if len(errs) == 0 {

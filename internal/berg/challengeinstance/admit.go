@@ -63,7 +63,8 @@ type admitter struct {
 }
 
 // delay says until when an instance is not written again. The instance keeps its position in the queue. If the API server
-// refuses it, it holds up no other instance during that time.
+// refuses it, it holds up no other instance during that time. The delay is a time and not a sleep: the round goes on with the
+// other instances, and returns the earliest delay as the time of the next round.
 type delay struct {
 	request ctrl.Request
 	until   time.Time
@@ -96,6 +97,7 @@ func (a *admitter) setup(mgr ctrl.Manager) error {
 
 // admissionChanged passes the events of instances after which another decision may be due.
 var admissionChanged = predicate.Funcs{
+	// After a restart each instance is a creation. The started ones lead to no round by themselves.
 	CreateFunc: func(e event.CreateEvent) bool { return !isStarted(e.Object) },
 	UpdateFunc: func(e event.UpdateEvent) bool {
 		return changes.Update(e) || finalizerRemoved.Update(e) || isStarted(e.ObjectOld) && !isStarted(e.ObjectNew)
@@ -103,7 +105,8 @@ var admissionChanged = predicate.Funcs{
 }
 
 // holderChanged passes the events of namespaces after which another instance may be the first of its owner. The creation of
-// a namespace by this operator is not among them.
+// a namespace by this operator is not among them. The round that started the instance has already decided, and a namespace that
+// the operator makes for it changes no decision.
 var holderChanged = predicate.And(identityChanged, predicate.Funcs{
 	CreateFunc: func(e event.CreateEvent) bool { return e.Object.GetLabels()[bergv1.LabelManagedBy] != bergv1.ManagedBy },
 })
@@ -135,6 +138,7 @@ func (a *admitter) reconcile(ctx context.Context, _ ctrl.Request) (requeueAfter 
 	if len(due) > 0 && due[0].problem == nil {
 		writers = startWriters
 	}
+	// It waits for all writers: settle and the next round see the results of every write of this one.
 	workqueue.ParallelizeUntil(ctx, writers, len(due), func(n int) { a.write(ctx, due[n], now) })
 	return a.settle(ctx, due, remaining, now), errors.Join(a.displace(ctx, r.all), a.drain(ctx, r))
 }
@@ -145,6 +149,8 @@ func (a *admitter) displace(ctx context.Context, all []admission.Instance) error
 	for _, i := range admission.Displaced(all) {
 		instance := &bergv1.ChallengeInstance{}
 		err := a.Client.Get(ctx, i.Key, instance)
+		// The list may be older than an end and a new creation under the same name. The deletion carries the UID that was read
+		// here.
 		if err == nil && instance.UID == i.UID && isLive(instance) {
 			if err = a.terminate(ctx, instance, bergv1.TerminationAdmin); err == nil {
 				reconcile.Warning(a.Events, instance, bergv1.ReasonOwnerBusy, actionTerminate,
@@ -179,6 +185,7 @@ type write struct {
 // writes returns the writes of this round, which are starts if any instance may start, and whether more writes remain.
 func (r *round) writes(cfg config.Challenge) (due []*write, remaining bool) {
 	var starts, reports []*write
+	// A report that the status already has is no write: a round that changes nothing writes nothing.
 	report := func(uid types.UID, p *outcome.Problem) {
 		c := r.candidates[uid]
 		if p == nil || r.delayed.Has(uid) {
@@ -217,8 +224,11 @@ func (r *round) writes(cfg config.Challenge) (due []*write, remaining bool) {
 func (a *admitter) write(ctx context.Context, w *write, now time.Time) {
 	w.done = true
 	w.Instance = w.Instance.DeepCopy()
+	// The order is the finalizer, the content, then the start. After the start objects may exist, and a deletion without a
+	// finalizer would leave them behind.
 	if err := outcome.WrapNotFound(finalizer.Ensure(ctx, a.Starts, a.Live, w.Instance, bergv1.Finalizer)); err != nil {
 		err = redact.Error(err, w.Instance.Spec.Flag)
+		// Only a refusal is worth a status: it repeats until a person acts. Other failures are tried again soon.
 		if outcome.Classify(err) != outcome.Rejected {
 			w.err = err
 			return
@@ -235,6 +245,7 @@ func (a *admitter) write(ctx context.Context, w *write, now time.Time) {
 	if w.problem == nil && !a.start(ctx, w, &out, cfg, now) {
 		return
 	}
+	// ID, token digest, name of the content and phase are one patch: an instance either has all of them or was not started.
 	status.Compute(out, cfg, now).SetOn(&w.Instance.Status.Conditions, w.Instance.Generation, now)
 	if err := a.frame.PatchStatus(ctx, before, w.Instance, now); err != nil {
 		w.err = reconcile.Join(w.err, redact.Error(err, w.Instance.Spec.Flag))
@@ -313,12 +324,17 @@ func (a *admitter) claim(ctx context.Context, w *write, cfg config.Challenge, no
 	if err != nil {
 		return nil, nil, err
 	}
+	// A claim that this round finds was written by an earlier round, whose start failed or was killed. It is not checked again:
+	// the prepared instance can go to no other one.
 	if !claimed {
+		// The pool is checked by events, and may be a moment behind an edit of the Challenge. A player must not get the old
+		// content.
 		if !content.Equals(manifests.NewSnapshot(w.Challenge, cfg)) {
 			return nil, nil, nil
 		}
 		before := prepared.DeepCopy()
 		prepared.Status.ClaimedBy = claim
+		// The patch carries the version in which nothing had claimed it. If the answer is lost, the next round reads the claim.
 		if err := a.frame.PatchStatus(ctx, before, prepared, now); err != nil {
 			return nil, nil, fmt.Errorf("claim the prepared instance %s: %w", w.takes, err)
 		}
@@ -332,6 +348,8 @@ func (a *admitter) drain(ctx context.Context, r round) error {
 	for _, i := range admission.Drained(r.all, r.decisions) {
 		prepared := &bergv1.ChallengeInstance{}
 		err := a.Starts.Get(ctx, i.Key, prepared)
+		// A claim of this round is already in the cache that Starts waits for, so a prepared instance that a start of this round
+		// took is not ended.
 		if err == nil && prepared.UID == i.UID && isLive(prepared) && prepared.Status.ClaimedBy == nil {
 			err = apply.DeleteUnchanged(ctx, a.Client, prepared)
 		}

@@ -26,9 +26,11 @@ func (a *admitter) list(ctx context.Context) (pending []bergv1.ChallengeInstance
 	if err := a.Starts.List(ctx, &cached, client.MatchingFields{indexPending: isPending}, client.UnsafeDisableDeepCopy); err != nil {
 		return nil, nil, fmt.Errorf("list the instances that wait: %w", err)
 	}
+	// Without a pending instance in the cache nothing is decided, so an idle leader never lists the API server.
 	if a.synced || len(cached.Items) == 0 {
 		return cached.Items, a.started, nil
 	}
+	// The cache is read after this list. If it shows the newest version here, it will show it in every later round.
 	pending, running, newest, err := a.listLive(ctx)
 	if err != nil {
 		return nil, nil, fmt.Errorf("list all instances: %w", err)

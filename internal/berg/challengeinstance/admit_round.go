@@ -65,6 +65,7 @@ func (a *admitter) observeRound(ctx context.Context, pending []bergv1.ChallengeI
 			r.problems[i.UID] = p
 		}
 	}
+	// A Challenge that could not be read would look deleted, and its instances would be reported as such.
 	if challenges.err != nil {
 		return r, challenges.err
 	}
@@ -131,6 +132,8 @@ func (a *admitter) checked(c status.Candidate, known map[request]*outcome.Proble
 	return p
 }
 
+// admissionInstance takes labels only for what they are: source and check are the platform's word, and prepared needs the
+// namespace, too.
 func (a *admitter) admissionInstance(i *bergv1.ChallengeInstance) admission.Instance {
 	claim := ptr.Deref(i.Status.ClaimedBy, bergv1.InstanceReference{})
 	prepared := a.isPrepared(i)

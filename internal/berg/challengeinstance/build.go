@@ -92,6 +92,7 @@ func (r *Reconciler) build(ctx context.Context, o *status.Observed, times *statu
 			Plan:      func() []apply.Set { return []apply.Set{apply.All(workloads)} },
 		},
 	})
+	// Players would otherwise see an address that leads nowhere. Routes that the status showed before exist already.
 	if stopped.For(bergv1.ConditionRoutesCreated) != nil {
 		reached = manifests.WithoutNewRoutes(reached, in.Recorded)
 	}
@@ -106,6 +107,8 @@ func (r *Reconciler) build(ctx context.Context, o *status.Observed, times *statu
 // present settings would change the objects of a live instance, and restart its pods.
 func (r *Reconciler) inputs(o status.Observed) manifests.Inputs {
 	cfg := r.Config.Challenge
+	// The kind of network policy follows the cluster of today and not the start: a policy of a kind that is no longer enforced
+	// confines nothing.
 	cfg.Defaults, cfg.NetworkPolicy = o.Pinned.Defaults, o.Policies
 	return manifests.Inputs{
 		UID:                manifests.OwnerUID(o.Instance),

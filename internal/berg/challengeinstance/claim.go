@@ -61,6 +61,8 @@ func (r *Reconciler) observeTaker(ctx context.Context, prepared *bergv1.Challeng
 		return takerGone, nil
 	case i.Status.PreparedFrom == prepared.UID:
 		return takerHasIt, nil
+	// It was started without this prepared instance, or never will be. The namespace has no owner, and ends with the prepared
+	// instance.
 	case i.Status.InstanceID != "" || !isLive(i):
 		return takerGone, nil
 	}
@@ -68,7 +70,8 @@ func (r *Reconciler) observeTaker(ctx context.Context, prepared *bergv1.Challeng
 }
 
 // handOver deletes a prepared instance that was claimed, as soon as it is certain who has its namespace. No object is written
-// for it any more.
+// for it any more. Its finalize asks observeTaker again: between this deletion and the removal of the finalizer the answer cannot
+// change back, since a start is never undone.
 func (r *Reconciler) handOver(ctx context.Context, prepared *bergv1.ChallengeInstance) error {
 	taker, err := r.observeTaker(ctx, prepared)
 	if err == nil && taker != takerWaits {
@@ -94,7 +97,8 @@ func (r *Reconciler) claimed(ctx context.Context, o client.Object) []ctrl.Reques
 	return r.requests(ctx, indexClaim, string(o.GetUID()), func(client.Object) bool { return true })
 }
 
-// grantPods makes sure of the right that notifyPods needs, in the namespace of a prepared instance.
+// grantPods makes sure of the right that notifyPods needs, in the namespace of a prepared instance. The right is bound while the
+// namespace has no pod. Without it a takeover still works, but the kubelet looks for the flag by itself, seconds later.
 func (r *Reconciler) grantPods(ctx context.Context, in manifests.Inputs, namespace types.UID) error {
 	if _, known := r.granted.Get(namespace); known || !in.Unclaimed || r.PodAccess == nil {
 		return nil
@@ -112,6 +116,7 @@ func (r *Reconciler) notifyPods(ctx context.Context, o status.Observed, now time
 	pods, delay := status.ToNotify(o, now)
 	for _, p := range pods {
 		change, err := json.Marshal(map[string]any{"metadata": map[string]any{
+			// The UID is a precondition: a pod of the same name that replaced this one is left alone.
 			"uid": p.UID, "labels": manifests.OwnerLabels(o.Instance),
 			"annotations": map[string]string{bergv1.AnnotationFlagAt: now.UTC().Format(time.RFC3339Nano), manifests.AnnotationSafeToEvict: "false"},
 		}})

@@ -93,6 +93,8 @@ func (r *Reconciler) newKind() *kind {
 // reconciliation builds.
 func (r *Reconciler) apply(ctx context.Context, i *bergv1.ChallengeInstance, out *status.Outcome, problems *outcome.Problems) error {
 	now := r.Clock.Now()
+	// From the claim on this reconciliation must write no object. The player's instance may already have written the flag into
+	// them.
 	if i.Status.ClaimedBy != nil {
 		return r.handOver(ctx, i)
 	}
@@ -118,6 +120,8 @@ func (r *Reconciler) apply(ctx context.Context, i *bergv1.ChallengeInstance, out
 				return err
 			}
 		}
+		// It comes after the build, whose result says which ports exist, and before the status, which says whether the instance
+		// waits for a connection.
 		r.connect(out, now) //nolint:contextcheck // the connection outlives the reconciliation, which does not wait for it
 	}
 	problems.Add(notStored)
@@ -128,7 +132,8 @@ func (r *Reconciler) apply(ctx context.Context, i *bergv1.ChallengeInstance, out
 
 // decide finds out whether the instance adopts its Challenge, or needs a namespace that it may create. Lost content is the
 // only problem that an adoption solves, so that problem alone does not prevent one. notStored is why the Challenge cannot be
-// adopted: the instance keeps its content, and is repaired.
+// adopted: the instance keeps its content, and is repaired. It writes nothing. Adoption comes before the namespace, since an
+// instance whose content is lost cannot be built, and cannot have another namespace.
 func (r *Reconciler) decide(ctx context.Context, out *status.Outcome, problems *outcome.Problems, now time.Time) (notStored *outcome.Problem, err error) {
 	if p := problems.First(); p == nil || p.Reason == bergv1.ReasonRevisionMissing {
 		if out.Adopted, notStored, err = r.adopt(ctx, &out.Observed, now); err != nil {

@@ -79,6 +79,26 @@
 //	status/status            Compute              sets readyAt and the phase Running, in the status that PatchStatus persists
 //	events.go                report               records the event and the times of the stages
 //
+// # After a kill
+//
+// The operator may be killed after any write. This is left, and what the next leader makes of it:
+//
+//	the finalizer, no start             the instance waits, and the next round decides about it
+//	the content, no start               no instance names the Secret, and a later sweep deletes it
+//	a claim, no start                   the next round finds the claim and starts the instance with it
+//	a start, no namespace               no process knows the secret of the token: prepareNamespace asks the API server and draws another
+//	a part of the objects               the build finds them in place, and continues behind them
+//	spec.terminationReason, no deletion the controller of expiries deletes instances that have a reason
+//	a namespace that is being deleted   its events lead to finalize, which begins with observations again
+//	Terminated, and the finalizer       finalize finds no namespace, writes nothing, and takes the finalizer off
+//
+// What only memory knows costs time, and decides nothing: see the table in docs/adr/0032-one-admission.md.
+//
+// # Secrets
+//
+// A flag is in spec.flag, in the content and in objects of the instance's namespace. It is in no log, event, condition or error:
+// an error of the API server may quote an object, so each passes redact.Error or redact.Text before it leaves this package.
+//
 // # Other files
 //
 //	reconciler.go   the dependencies and the state in memory
@@ -90,6 +110,8 @@
 //	capacity.go     the free capacity, and the node ports in use
 //	revisions.go    deletes stored contents that no instance names
 //	gateway.go      the cache of the Gateway, and which of its events lead to a reconciliation
+//	gate.go         the replicas of the gate, and their answers about routes
+//	playerreader.go a reader that leaves out prepared instances
 //	optional.go     the kinds that a cluster may lack
 //	watches.go      which events lead to a reconciliation, and with which priority
 //	predicates.go   the filters and mappings of events

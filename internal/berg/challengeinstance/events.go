@@ -154,7 +154,8 @@ type termination struct {
 	reported bergv1.Phase             // the last reported phase
 }
 
-// change updates the record of an instance. A record of an earlier instance with the same name does not count.
+// change updates the record of an instance. A record of an earlier instance with the same name does not count. An empty record is
+// dropped, so the map has no more entries than instances that terminate without a stored reason.
 func (e *terminations) change(instance *bergv1.ChallengeInstance, apply func(*termination)) {
 	e.mu.Lock()
 	defer e.mu.Unlock()

@@ -25,6 +25,8 @@ func (r *Reconciler) expiries() *expiry.Controller[*bergv1.ChallengeInstance, be
 		Clock:   r.Clock,
 		Workers: terminationWorkers(r.Workers),
 		Metrics: reconcileMetrics,
+		// The time comes from spec and status of each version that is read. No timer is kept that an extension would have to
+		// cancel.
 		Due: func(i *bergv1.ChallengeInstance, now time.Time) (bergv1.TerminationReason, time.Time) {
 			var expiry time.Time
 			if over := status.EndsAt(i, r.Config.Challenge); over != nil {

@@ -31,6 +31,8 @@ import (
 // stays until the next instance of the owner may create the namespace.
 func (r *Reconciler) finalize(ctx context.Context, instance *bergv1.ChallengeInstance, now time.Time) (done bool, requeueAfter time.Duration, err error) {
 	before := instance.DeepCopy()
+	// It comes first: a prepared instance that was handed over must not touch its former namespace. While the taker waits, nothing
+	// is decided, and its start or end leads to the next step.
 	if taker, err := r.observeTaker(ctx, instance); err != nil || taker != takerGone {
 		return taker == takerHasIt, 0, err
 	}
@@ -38,12 +40,15 @@ func (r *Reconciler) finalize(ctx context.Context, instance *bergv1.ChallengeIns
 	if err != nil {
 		return false, 0, err
 	}
+	// The logs of a pod end with it, so they are read before the namespace is deleted. The Recorder bounds how long that takes.
 	mayGo := r.keepRecord(ctx, instance, ns)
 	if ns != nil {
 		requeueAfter, err := r.deleteNamespace(ctx, instance, ns, mayGo, now)
 		return false, requeueAfter, err
 	}
 
+	// It comes after the namespace is gone, and before the finalizer: afterwards no code knows that these objects belonged to this
+	// instance.
 	if err := r.sweep(ctx, instance); err != nil {
 		return false, 0, err
 	}
@@ -69,6 +74,7 @@ func (r *Reconciler) deleteNamespace(ctx context.Context, instance *bergv1.Chall
 		if err != nil {
 			err = redact.Error(err, instance.Spec.Flag)
 			refused = err.Error()
+			// The pods run on as long as the API server refuses the deletion, and repairs of a live instance have ended with it.
 			err = reconcile.Join(err, r.confine(ctx, instance, ns.Name))
 		}
 	}
@@ -108,7 +114,7 @@ func (r *Reconciler) patchTerminating(ctx context.Context, before, instance *ber
 
 // ownNamespace returns the namespace of the instance, nil if it is gone or never belonged to
 // this instance. The cache of a new leader may not show yet what its predecessor created, so
-// the API server confirms its absence.
+// the API server confirms its absence. A namespace of the same name that others own is left alone: this instance then has none.
 func (r *Reconciler) ownNamespace(ctx context.Context, instance *bergv1.ChallengeInstance) (*corev1.Namespace, error) {
 	owner := manifests.NamespaceOwner(instance)
 	ns, err := r.observeNamespace(ctx, manifests.NamespaceFor(instance))

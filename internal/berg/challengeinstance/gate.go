@@ -27,7 +27,8 @@ import (
 // gateLabels select the EndpointSlices of the gate in the operator's own namespace: each has the labels of its Service.
 var gateLabels = labels.SelectorFromSet(labels.Set{"app.kubernetes.io/name": gateadmin.Name})
 
-// absence is since when no replica of the gate is ready.
+// absence is since when no replica of the gate is ready. It is kept in memory: after a restart the time begins again, and the
+// status reports an absent gate later, never sooner.
 type absence struct {
 	mu    sync.Mutex
 	since time.Time

@@ -46,8 +46,10 @@ type gateways struct {
 // GetCache lets the manager start and fill the cache before it competes for the lease.
 func (g gateways) GetCache() ctrlcache.Cache { return g.Cache }
 
+// newGateways caches one Gateway by its name, and all classes. It must work on a cluster without the Gateway API.
 func newGateways(mgr ctrl.Manager, cfg config.Gateway, namespace string) (gateways, error) {
-	// The scopes are known before the API is served.
+	// The scopes are known before the API is served. A cache asks its mapper for the scope of a kind when it is made, which would
+	// fail on a cluster without the Gateway API.
 	mapper := meta.NewDefaultRESTMapper(nil)
 	for _, known := range []struct {
 		version                schema.GroupVersion
@@ -153,6 +155,7 @@ type served struct {
 	ofNew handler.MapFunc
 }
 
+// The request is added twice, and the queue keeps the higher priority.
 func (h served) Create(ctx context.Context, e event.CreateEvent, q workqueue.TypedRateLimitingInterface[ctrl.Request]) {
 	enqueue(q, firstReadyPriority, h.ofNew(ctx, e.Object)...)
 	h.EventHandler.Create(ctx, e, q)
@@ -209,6 +212,7 @@ func (r *Reconciler) observeWays(ctx context.Context, c status.Candidate) (w sta
 	}
 	w.Routes = map[string]status.Route{}
 	for _, list := range []client.ObjectList{&gatewayv1.HTTPRouteList{}, &gatewayv1.TLSRouteList{}} {
+		// A kind that the cluster lacks has no routes. The condition of the routes says so.
 		if err := r.list(ctx, list, namespace); err != nil && !meta.IsNoMatchError(err) {
 			return w, err
 		}

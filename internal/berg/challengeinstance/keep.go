@@ -59,6 +59,7 @@ func (r *Reconciler) keepRecord(ctx context.Context, instance *bergv1.ChallengeI
 	}
 	key := client.ObjectKeyFromObject(instance)
 	return r.Recorder.Keep(ctx, key, instance.UID,
+		// The function is called only if the Recorder has no record of this instance yet: it reads the Challenge and the content.
 		func() Ending { return r.ending(ctx, instance.DeepCopy(), ns) },
 		func() { r.enqueue(ctrl.Request{NamespacedName: key}) })
 }
@@ -74,6 +75,7 @@ func (r *Reconciler) ending(ctx context.Context, instance *bergv1.ChallengeInsta
 	challengeKey := r.challengeKey(instance)
 	e.Challenge = bergv1.ChallengeReference{Namespace: challengeKey.Namespace, Name: challengeKey.Name}
 	c, err := r.observeCandidate(ctx, instance)
+	// Without the flags nothing can be redacted. The Recorder then stores no log.
 	if err != nil {
 		e.FlagLost = true
 		return e

@@ -34,6 +34,8 @@ func applyService(ctx context.Context, w apply.Writer, owner ownership.Owner, ob
 	w.Replace = w.Replace || desired.Spec.Type == corev1.ServiceTypeClusterIP
 	live, err := apply.Apply(ctx, w, owner, desired)
 	if len(refusedNodePorts(desired, err)) > 0 {
+		// The event of the deletion comes before the port is free, so no event can lead to the next attempt. The wait happens only
+		// for a Service that is created again, and holds one worker.
 		_ = wait.PollUntilContextTimeout(ctx, releaseInterval, releaseTime, false, func(context.Context) (bool, error) {
 			// The context of the poll would cancel the last attempt.
 			live, err = apply.Apply(ctx, w, owner, desired)

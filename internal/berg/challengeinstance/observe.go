@@ -60,6 +60,7 @@ func (r *Reconciler) observe(ctx context.Context, instance *bergv1.ChallengeInst
 		return out, err
 	}
 	r.compareImages(ctx, o)
+	// Pods that are ready have a sandbox, and most reconciliations are about those.
 	if slices.ContainsFunc(o.Pods, func(p corev1.Pod) bool { return !status.PodReady(&p) }) {
 		o.Sandboxes, err = r.observeSandboxes(ctx, manifests.NamespaceFor(instance))
 	}

@@ -85,6 +85,8 @@ func (o *orphans) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result,
 	return result, nil
 }
 
+// reconcile deletes nothing itself. The grace period begins with the first observation by this process, so a restart begins it
+// again.
 func (o *orphans) reconcile(ctx context.Context, name string) (requeueAfter time.Duration, err error) {
 	ns := &corev1.Namespace{}
 	err = o.client.Get(ctx, types.NamespacedName{Name: name}, ns)
@@ -98,6 +100,7 @@ func (o *orphans) reconcile(ctx context.Context, name string) (requeueAfter time
 		o.seen.forget(name)
 		return 0, nil
 	}
+	// The cache only starts the grace period, and the metric. A wrong answer costs nothing, since collect asks the API server.
 	exists, err := o.exists(ctx, ns, instance)
 	if err != nil {
 		return 0, err
@@ -178,6 +181,7 @@ func (o *orphans) collect(ctx context.Context, ns *corev1.Namespace, instance ty
 	if apply.IgnoreAbsent(err) != nil {
 		return fmt.Errorf("delete namespace %s, whose instance does not exist: %w", ns.Name, err)
 	}
+	// Only live pods of the cache are stopped here, once. A pod that this misses ends with the namespace, as without an operator.
 	if _, err := stop.Pods(ctx, o.client, live.Name, false, o.clock.Now()); err != nil {
 		return err
 	}

@@ -31,7 +31,8 @@ import (
 const CiliumAgents = "cilium"
 
 // Policies returns the kinds of network policy for instances. With NETWORK_POLICY=auto they depend on the kinds that the
-// API server serves and on the agents of Cilium. Both may change.
+// API server serves and on the agents of Cilium. Both may change. A cluster may get Cilium while instances run, and may lose it.
+// In between both kinds are written, so no instance is open at any time.
 func Policies(ctx context.Context, reader client.Reader, cfg config.Challenge, presence *optional.Presence) config.NetworkPolicy {
 	if cfg.NetworkPolicy != config.NetworkPolicyAuto {
 		return cfg.NetworkPolicy
@@ -93,7 +94,8 @@ func policySets(in manifests.Inputs, f manifests.Foundation) []apply.Set {
 }
 
 // stopUnconfined stops the pods of an instance whose network policies cannot be applied. They start again as soon as the
-// policies exist.
+// policies exist. Waiting with open pods is worse than an outage of one instance: they reach other players. The Deployments stay,
+// at zero replicas, so nothing of the instance is lost but its processes.
 func (r *Reconciler) stopUnconfined(ctx context.Context, o status.Observed, p *outcome.Problem) error {
 	if !status.Unconfined(p) {
 		return nil
@@ -154,10 +156,13 @@ func (p *formerPolicies) prune(ctx context.Context, c client.Client, live client
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	// The namespace is asked about again in each later build, at no cost.
 	delete(p.left, ns)
 	return nil
 }
 
+// in lists the policies of all namespaces once in the life of the process: only an earlier process may have written kinds that
+// are not used now. It holds the lock while it lists, so that no second list begins.
 func (p *formerPolicies) in(ctx context.Context, live client.Reader, ns string) ([]*metav1.PartialObjectMetadata, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -92,6 +92,7 @@ func (r *Reconciler) newPullSecret(ctx context.Context, o status.Observed, in ma
 	if err != nil {
 		return manifests.PullSecretUse{}, err
 	}
+	// A creation that succeeded in this process is the only sign of ownership for a Secret that the operator may not read.
 	if made {
 		r.copies.Add(in.UID, copied)
 	}

@@ -27,6 +27,7 @@ const reasonTimeout = 15 * time.Second
 // terminate requests the deletion of a live instance; finalize does the rest. It writes the
 // reason first, but does not depend on that: the API server may reject it.
 func (r *Reconciler) terminate(ctx context.Context, instance *bergv1.ChallengeInstance, reason bergv1.TerminationReason) error {
+	// After a successful write of the reason the version has changed, and an extension that follows it comes too late.
 	exactly := metav1.Preconditions{UID: ptr.To(instance.UID)}
 	if instance.Spec.TerminationReason != reason {
 		switch err := r.writeReason(ctx, instance, reason); {
@@ -35,6 +36,8 @@ func (r *Reconciler) terminate(ctx context.Context, instance *bergv1.ChallengeIn
 		case err != nil:
 			// As with the lock of writeReason, a last-moment extension wins over the expiry: it changes the version.
 			exactly.ResourceVersion = ptr.To(instance.ResourceVersion)
+			// It is stored before the deletion: the events of the deletion may be handled by another worker before this one
+			// continues.
 			r.terminations.setReason(instance, reason)
 			log.FromContext(ctx).V(1).Info("spec.terminationReason could not be written; the instance terminates without it",
 				"reason", redact.Text(err.Error(), instance.Spec.Flag))
@@ -43,6 +46,8 @@ func (r *Reconciler) terminate(ctx context.Context, instance *bergv1.ChallengeIn
 	err := apply.IgnoreAbsent(r.Client.Delete(ctx, instance,
 		client.Preconditions(exactly), client.PropagationPolicy(metav1.DeletePropagationBackground)))
 	if err != nil {
+		// The deletion was not accepted, or its answer was lost. If it was accepted, the reason follows from the time of the
+		// deletion: see apparentReason.
 		r.terminations.setReason(instance, "")
 		return fmt.Errorf("delete the instance: %w", redact.Error(err, instance.Spec.Flag))
 	}

@@ -145,6 +145,7 @@ func (r *Reconciler) watches(ctx context.Context, mgr ctrl.Manager, apis *option
 		Watches(&corev1.Namespace{}, owner).
 		Watches(&corev1.Namespace{}, r.terminatingNamespaces(), builder.WithPredicates(goneOr(isEnding))).
 		Watches(&corev1.Pod{}, firstReady{owner, r.ofNamespace(isNew)}, builder.WithPredicates(predicate.Or(podChanged, r.sandboxRepaired(ctx)))).
+		// A pod that a controller created just before the namespace was deleted must be stopped, too.
 		Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(r.ofNamespace(isEnding)), builder.WithPredicates(newObject)).
 		Watches(&eventsv1.Event{}, owner, builder.WithPredicates(failureChanged)).
 		Watches(&appsv1.Deployment{}, owner, builder.WithPredicates(predicate.Or(changes, refusalChanged))).
@@ -231,7 +232,7 @@ func enqueueInstance(q workqueue.TypedRateLimitingInterface[ctrl.Request], i *be
 	case isEnding(i):
 		enqueue(q, deletionPriority, newRequest(i))
 		// The queue raises the priority of a request that still waits, and a deletion that has ended is reconciled without
-		// effect.
+		// effect. The timer holds one request. After a restart the initial list enqueues the deletion again.
 		time.AfterFunc(maxDeletionDelay, func() { enqueue(q, startPriority, newRequest(i)) })
 	case isNew(i):
 		enqueue(q, startPriority, newRequest(i))

@@ -17,7 +17,8 @@ import (
 	"github.com/bergctf/berg-operator/internal/kit/ownership"
 )
 
-// build creates what the check needs next: the instance, and when it is Running the solver.
+// build creates what the check needs next: the instance, and when it is Running the solver. It takes one step at a time. Each
+// object is created once and never repaired: a check that finds one missing is broken off.
 func (r *Reconciler) build(ctx context.Context, o *Observed) error {
 	switch {
 	case o.Instance == nil:
@@ -42,12 +43,13 @@ func (r *Reconciler) build(ctx context.Context, o *Observed) error {
 	return r.create(ctx, job(in))
 }
 
-// applyNamespace makes sure that the namespace can be proved before it is created.
+// applyNamespace makes sure that the status has the digest of the namespace token before the namespace is created.
 func (r *Reconciler) applyNamespace(ctx context.Context, o *Observed) error {
 	owner := func() ownership.Owner { return r.tokens.Complete(namespaceOwner(o.Check)) }
 	if _, err := apply.PrepareNamespace(ctx, r.Writer, owner(), o.Namespace, namespaceName(o.Check), func() error {
 		before := o.Check.DeepCopy()
 		o.Check.Status.NamespaceUID, o.Check.Status.NamespaceTokenHash = "", r.tokens.Draw()
+		// This is a second write of the status in one reconciliation, which happens only after a restart or a deletion by others.
 		return r.kind.PatchStatus(ctx, before, o.Check, r.Clock.Now())
 	}); err != nil {
 		return err
@@ -69,9 +71,8 @@ func (r *Reconciler) confine(ctx context.Context, c *bergv1.ChallengeCheck, poli
 	return err
 }
 
-// once is a Writer that nothing holds back. Every check makes what has been deleted after the one
-// before, under the same names and for the same ChallengeCheck, which looks like a fight; and
-// no reconciliation repairs it, once the solver runs.
+// once is a Writer without a drift backoff. Each check creates objects that were deleted after the previous check, under the
+// same names and for the same ChallengeCheck. That would count as repairs of an object that another client keeps deleting.
 func (r *Reconciler) once() apply.Writer {
 	w := r.Writer
 	w.DriftBackoff = nil

@@ -49,7 +49,8 @@ func brokenOff(format string, args ...any) Assessment {
 	return Assessment{BrokenOff: fmt.Sprintf(format, args...)}
 }
 
-// assess returns the state of a check in progress. The Challenge exists.
+// assess returns the state of a check in progress. The Challenge exists. The order matters: reasons that say nothing about the
+// Challenge come before results, so that no author gets a failure for a disturbance.
 func assess(o Observed, now time.Time) Assessment {
 	c, i, run := o.Check, o.Instance, o.Check.Status.Run
 	limit := timeout(c)
@@ -127,6 +128,7 @@ func assessSolver(o Observed, left time.Duration) Assessment {
 		}
 		return Assessment{Stage: bergv1.CheckReasonSolving, Message: "The pod of the solver is being created", Left: min(left, podRetry)}
 	}
+	// Preemption and a drained node mark the pod with this condition before they delete it.
 	if disrupted(pod) {
 		return brokenOff("The pod of the solver was evicted from its node: %s", cmp.Or(pod.Status.Reason, "DisruptionTarget"))
 	}
@@ -164,6 +166,7 @@ func assessEnd(o Observed, end *corev1.ContainerStateTerminated) Assessment {
 		v = failed(bergv1.CheckUnreachable, "The solver says, by exit code 69, that it cannot reach the instance at the addresses that players get")
 	case end.ExitCode != 0:
 		v = failed(bergv1.CheckSolverCrashed, fmt.Sprintf("The solver ended with exit code %d", end.ExitCode))
+	// A solver may write more than the flag. An empty flag never gets here: every text would contain it.
 	case strings.Contains(end.Message, flag):
 		v = Assessment{Result: &bergv1.CheckResult{Result: bergv1.CheckSolved, Message: "The solver found the flag"}}
 	case strings.TrimSpace(end.Message) == "":
@@ -207,7 +210,8 @@ func failed(result bergv1.CheckResultType, message string) Assessment {
 var anyFlag = regexp.MustCompile(`[0-9A-Za-z_-]+\{[^{}\s]+\}`)
 
 // output returns the end of a solver's output, without flags. If the text may have been cut, its
-// first line is removed too: it could contain half a flag, which is not recognised.
+// first line is removed too: it could contain half a flag, which is not recognised. The order matters: the flag is removed before
+// the text is cut, since half a flag would not be recognised.
 func output(text string, flags ...string) string {
 	if len(text) >= cutMessage {
 		_, text, _ = strings.Cut(text, "\n")

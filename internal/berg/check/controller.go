@@ -61,7 +61,8 @@ func (r *Reconciler) apply(ctx context.Context, c *bergv1.ChallengeCheck, s *sta
 }
 
 // begin puts the finalizer on if a check is due and may begin, and else says why not. The status says that a check
-// is running before any object of it exists.
+// is running before any object of it exists. The finalizer comes before the status with the run. If the process ends in between,
+// the next reconciliation either begins the check or takes the finalizer off.
 func (r *Reconciler) begin(ctx context.Context, s *state, now time.Time) error {
 	if s.Reason, s.Message = waiting(s.Observed, r.Config.Check.Concurrency, now); s.Reason != "" {
 		s.Again = untilNext(s.Observed, s.Reason, now)
@@ -88,7 +89,8 @@ func (r *Reconciler) afterStatus(_ context.Context, c *bergv1.ChallengeCheck, s 
 	return nil
 }
 
-// postpone lets other checks go before one that could not begin.
+// postpone lets other checks go before one that could not begin. Without it a check that the API server refuses would be first
+// again each time, and no other check would ever begin.
 func (r *Reconciler) postpone(c *bergv1.ChallengeCheck, now time.Time) {
 	r.refusals.note(c, now)
 	select {
@@ -121,6 +123,7 @@ func (r *Reconciler) run(ctx context.Context, s *state, problems *outcome.Proble
 		return err
 	}
 	v := r.assess(ctx, *o, now)
+	// An assessment that has ended builds nothing more: the objects are deleted in the next reconciliation.
 	if !v.ended() {
 		err := r.build(ctx, o)
 		if r.builds.over(o.Check, err, now) {

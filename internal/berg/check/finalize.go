@@ -49,7 +49,8 @@ func (r *Reconciler) end(ctx context.Context, o Observed, now time.Time) (gone b
 	if o.Instance != nil {
 		return false, 0, nil
 	}
-	// The cache may not show yet an object that another process wrote before it was killed.
+	// The cache may not show yet an object that another process wrote before it was killed. After this answer the status forgets
+	// the run, and no process would look for the objects again. So the API server is asked once.
 	for left, owner := range map[client.Object]ownership.Owner{
 		&bergv1.ChallengeInstance{ObjectMeta: metav1.ObjectMeta{Namespace: o.Check.Namespace, Name: instanceName(o.Check)}}: ownerFor(o.Check),
 		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespaceName(o.Check)}}:                                      namespaceOwner(o.Check),
@@ -80,7 +81,8 @@ func (r *Reconciler) release(ctx context.Context, c *bergv1.ChallengeCheck) erro
 }
 
 // redact returns an error of the same kind whose text names no flag of the check: an admission webhook may repeat the whole
-// object that it refuses.
+// object that it refuses. Both flags are read from the cache for each error: the flag of the instance is nowhere else, because it
+// must not be in a status.
 func (r *Reconciler) redact(ctx context.Context, c *bergv1.ChallengeCheck, err error) error {
 	var flags []string
 	if challenge, missing := r.challenge(ctx, c); missing == nil && challenge != nil {

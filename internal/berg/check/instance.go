@@ -46,7 +46,8 @@ func instance(c *bergv1.ChallengeCheck, flag string) *bergv1.ChallengeInstance {
 }
 
 // newFlag returns a flag that cannot be guessed, in the form of the Challenge's flags: a solver may
-// search for that form.
+// search for that form. It is drawn at the creation and not derived from anything, so that no solver and no player can compute
+// the flag of a check.
 func newFlag(challenge *bergv1.Challenge) string {
 	return flagPrefix(challenge) + "check_" + strings.ToLower(rand.Text()) + "}"
 }

@@ -66,6 +66,8 @@ func job(in Inputs) *batchv1.Job {
 	return j
 }
 
+// podSpec gives a solver no privilege at all, unlike a challenge: its image is the author's, and it has the flag. The flag comes
+// back as the termination message, which is part of the status of the pod.
 func podSpec(in Inputs) corev1.PodSpec {
 	solver, cfg := in.Check.Spec.Solver, in.Config.Challenge
 	spec := corev1.PodSpec{

@@ -75,6 +75,7 @@ func (l *lateness) maxDelay(all []bergv1.ChallengeCheck, challenges map[types.UI
 			maxDelay = max(maxDelay, lateAt(c, now).Sub(latest(since, s.dueSince)))
 		}
 	}
+	// A check that is gone is forgotten with this assignment.
 	l.seen = seen
 	return maxDelay
 }

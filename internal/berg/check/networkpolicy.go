@@ -83,6 +83,8 @@ func policies(in Inputs) []client.Object {
 	return out
 }
 
+// kubernetesPolicy lets a solver reach the instance the way that players do, and nothing at the instance that they do not reach.
+// Policies see the translated address, so the pods behind it are named, too.
 func kubernetesPolicy(in Inputs) *networkingv1.NetworkPolicy {
 	egress := []networkingv1.NetworkPolicyEgressRule{
 		netpolicy.ToDNS(),
@@ -133,6 +135,7 @@ func (in Inputs) needsIngress() bool {
 	return len(in.Way.Translated) > 0 && len(in.Config.Gateway.DataplaneNamespaces) > 0
 }
 
+// ciliumPolicy is kubernetesPolicy with the entities of Cilium. A denial goes before every permission.
 func ciliumPolicy(in Inputs) *ciliumv2.CiliumNetworkPolicy {
 	outside := api.EntitySlice{api.EntityWorld, api.EntityHost, api.EntityRemoteNode}
 	if len(in.Config.Gateway.DataplaneNamespaces) == 0 {

@@ -33,6 +33,8 @@ func (r *Reconciler) observe(ctx context.Context, c *bergv1.ChallengeCheck, now 
 		return o, err
 	}
 	err = r.observeRun(ctx, &o)
+	// Events are read from the API server, at intervals of podRetry and only for a Job without a pod: a watch of events would
+	// bring those of the whole cluster.
 	if err != nil || o.Job == nil || len(o.Pods) > 0 || now.Sub(o.Job.CreationTimestamp.Time) < podRetry {
 		return o, err
 	}

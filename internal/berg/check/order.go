@@ -28,7 +28,8 @@ type contender struct {
 }
 
 // waitReason returns why a ChallengeCheck has to wait for others, "" if it need not. The most
-// overdue checks go first, limit at a time, and one for each Challenge.
+// overdue checks go first, limit at a time, and one for each Challenge. It is computed for each check from the list of all, and
+// no order is kept: a check that began is Running in the next list, which waits for the write of its status.
 func waitReason(all []contender, uid types.UID, limit int) (wait string) {
 	busy := map[types.NamespacedName]bool{}
 	free := limit
@@ -65,6 +66,7 @@ func waitReason(all []contender, uid types.UID, limit int) (wait string) {
 
 // refusals are the ChallengeChecks whose check could not start: the API server refused the status. For retryDelay they do not
 // wait in the order, where they would be first again and keep all others waiting. The zero value is ready for use, by one worker.
+// A restart forgets them, and the first refusal after it costs one attempt.
 type refusals struct {
 	until map[types.UID]time.Time
 }

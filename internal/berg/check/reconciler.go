@@ -32,7 +32,7 @@ type Reconciler struct {
 	builds   refusedBuilds
 	// named is the instance that the status last named as waiting for capacity.
 	named types.NamespacedName
-	// others brings an event when waiting checks may begin.
+	// queueChanged brings an event when waiting checks may begin.
 	queueChanged chan event.GenericEvent
 }
 
@@ -41,7 +41,7 @@ type state struct {
 	Observed
 	// Reason and Message say why no check is running; empty if one is, or begins.
 	Reason, Message string
-	// Proof lets this process create the namespace of a check that begins; empty if none does.
+	// Proof is the digest of the token with which this process can create the namespace of a check that begins; empty if none does.
 	Proof string
 	// Assessment of a check that is running.
 	Assessment Assessment

@@ -38,6 +38,7 @@ func due(c *bergv1.ChallengeCheck, challenge *bergv1.Challenge) time.Time {
 	return next
 }
 
+// wanted returns when a check is wanted, the zero time for never. A result for an old content is always wanted again.
 func wanted(c *bergv1.ChallengeCheck, challenge *bergv1.Challenge) time.Time {
 	last := c.Status.LastResult
 	if last == nil {

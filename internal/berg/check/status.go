@@ -54,6 +54,8 @@ func computeStarted(o Observed, namespaceTokenHash string, now time.Time) metav1
 // computeEnded computes the status of a check of which nothing is left, and returns the condition Running.
 func computeEnded(o Observed, now time.Time) metav1.Condition {
 	s := &o.Check.Status
+	// All three go in one patch: a run without its token could not prove its namespace, and a token without a run would belong to
+	// no check.
 	s.Run, s.NamespaceUID, s.NamespaceTokenHash = nil, "", ""
 	reason, message := obstacle(o.Check, o.Challenge, now)
 	if reason == "" {

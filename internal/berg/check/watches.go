@@ -183,7 +183,8 @@ func TrimPod(p *corev1.Pod) {
 	p.Spec, p.Status = corev1.PodSpec{}, status
 }
 
-// TrimJob drops fields that the operator does not read, above all the solver's environment.
+// TrimJob drops fields that the operator does not read, above all the solver's environment. A variable of an author may hold a
+// password.
 func TrimJob(j *batchv1.Job) {
 	j.ManagedFields = nil
 	j.Spec = batchv1.JobSpec{}

@@ -41,7 +41,8 @@ type Running struct {
 }
 
 // Note notes the image that a container of an instance of a Challenge runs. It returns the digest of the newest image
-// under the same name, and whether that has changed.
+// under the same name, and whether that has changed. The order in which instances are observed does not matter: the start of the
+// container decides.
 func (l *Latest) Note(challenge types.NamespacedName, container string, now Running) (newest string, changed bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -36,4 +36,12 @@
 // The decoder is the same in every image but for three constants: the address of
 // the encoded flag, its length, and the key. The key, all padding and all
 // addresses follow from the seed and the flag.
+//
+// # The Go files
+//
+//	flagexec.go  Build: one image after another, until one has no exposures
+//	random.go    the bytes that follow from seed, flag and attempt
+//	image.go     the headers and the segments
+//	decoder.go   the machine code, and the encoding of the flag
+//	exposure.go  what strings and a brute force would find in an image
 package flagexec

@@ -22,7 +22,8 @@ type segment struct {
 	offset, address int
 }
 
-// writeImage returns the whole file for one stream of random numbers.
+// writeImage returns the whole file for one stream of random numbers. All random numbers are drawn in this order. Another order
+// would change every image.
 func writeImage(r random, flag string) []byte {
 	key := r.key()
 	before := r.between(16, 128)

@@ -1,9 +1,3 @@
-// Package isolation finds out whether the cluster enforces network policies.
-//
-// An API server stores policies whether they are enforced or not; a network plugin that does not
-// leaves every instance open, and nothing says so. So a pod in a namespace of its own connects to
-// the operator: without a policy, under the policy of an instance, and without again. See
-// docs/adr/0015-isolation-is-checked-by-packets.md.
 package isolation
 
 import (
@@ -78,7 +72,8 @@ type Checker struct {
 // NeedLeaderElection has the manager run the check in the leader only.
 func (c *Checker) NeedLeaderElection() bool { return true }
 
-// Start checks once or, when so configured, again and again.
+// Start checks once or, when so configured, again and again. An error of a check is its result, so Start returns none: the
+// manager would end the operator for it.
 func (c *Checker) Start(ctx context.Context) error {
 	for ctx.Err() == nil {
 		c.checkOnce(ctx)
@@ -166,7 +161,8 @@ func (c *Checker) installation(ctx context.Context, ns *corev1.Namespace) (metav
 }
 
 // check tries three times. The last try without a policy shows that the policy made the difference,
-// and not a target that has stopped.
+// and not a target that has stopped. Each step waits for a fact and not for a time: the pod reports by its readiness, and a
+// plugin may take up to Settle to follow a change.
 func (c *Checker) check(ctx context.Context, s objects) Result {
 	if err := c.clear(ctx, s); err != nil {
 		return inconclusive("remove what an earlier check has left: %v", err)
@@ -191,6 +187,8 @@ func (c *Checker) check(ctx context.Context, s objects) Result {
 		}
 	}
 	if !c.await(ctx, s, notReached, c.Settle) {
+		// The pod must still run and reach the target at this moment. A pod that has ended reaches nothing either, and would not
+		// show that the policy was ignored.
 		if c.await(ctx, s, reached, pollInterval) {
 			return ignored()
 		}
@@ -217,6 +215,7 @@ func (c *Checker) await(ctx context.Context, s objects, wanted reach, limit time
 	return err == nil
 }
 
+// problem explains why the test has no result yet, by the pods or, without any, by the refusal of the API server.
 func (c *Checker) problem(ctx context.Context, s objects) string {
 	pods, err := c.pods(ctx, s)
 	if err != nil {
@@ -249,7 +248,8 @@ func (c *Checker) clear(ctx context.Context, s objects) error {
 	})
 }
 
-// cleanUp deletes the namespace; the next check waits until it is gone.
+// cleanUp deletes the namespace; the next check waits until it is gone. Its context outlives the stop of the operator for
+// farewell, because the next process may have the check switched off, and the pod would run on.
 func (c *Checker) cleanUp(ctx context.Context, s objects) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), farewell)
 	defer cancel()
@@ -258,7 +258,9 @@ func (c *Checker) cleanUp(ctx context.Context, s objects) {
 	}
 }
 
-// remove deletes the namespace and reports whether it is gone.
+// remove deletes the namespace and reports whether it is gone. Every user who may create namespaces can create one of this name,
+// and the UID of the operator's namespace is no secret. The annotation protects a namespace that has this name by chance. Who
+// copies the annotation, too, can lose no other namespace than that one.
 func (c *Checker) remove(ctx context.Context, s objects) (gone bool, err error) {
 	ns := &corev1.Namespace{}
 	err = c.Client.Get(ctx, client.ObjectKey{Name: s.namespaceName()}, ns)
@@ -278,7 +280,8 @@ func (c *Checker) remove(ctx context.Context, s objects) (gone bool, err error) 
 }
 
 // setCondition shows the result on the operator's pod, where kubectl describe
-// prints it; the kubelet leaves conditions of others alone.
+// prints it; the kubelet leaves conditions of others alone. A strategic merge patch merges conditions by their type, so the
+// kubelet and this patch do not overwrite each other's, and no version is needed.
 func (c *Checker) setCondition(ctx context.Context, pod *corev1.Pod, v Result) error {
 	condition := map[string]any{
 		"type": ConditionType, "status": v.Status, "reason": v.Reason, "message": v.Message,

@@ -52,6 +52,8 @@ func (s objects) namespaceName() string {
 	return "berg-isolation-check-" + string(s.Operator)
 }
 
+// The labels of pod security make an API server refuse a pod of the check that would need more than the strictest profile. The
+// policies under test need no such right.
 func namespace(s objects) *corev1.Namespace {
 	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
 		Name: s.namespaceName(),

@@ -28,7 +28,8 @@ func NewFree(allocatable, reserved corev1.ResourceList, pods int) Free {
 }
 
 // Headroom returns how many more instances of a shape fit on nodes, limit at most, and the resource that is used up then:
-// CPU, memory, disk or pods. It is "" if more than limit fit.
+// CPU, memory, disk or pods. It is "" if more than limit fit. It puts each pod on the first node that takes it. The scheduler may
+// place pods otherwise.
 func Headroom(s Shape, nodes []Free, limit int) (instances int, constraint string) {
 	left := slices.Clone(nodes)
 	// The free capacity only shrinks: a node on which a pod does not fit stays so.

@@ -1,5 +1,3 @@
-// Package plan calculates the resources of a cluster that an event needs. It is pure.
-// docs/capacity.md has the measurements on which it is based.
 package plan
 
 import (
@@ -233,7 +231,7 @@ type Result struct {
 // deletionRequests are the requests of the operator to delete an instance: four writes and one read.
 const deletionRequests = 5
 
-// Calculate computes the needs of an event.
+// Calculate computes the needs of an event. A limit or a size that is 0 is not known, and limits nothing.
 func Calculate(shapes []Shape, e Event, n Node, l Limits) (Result, error) {
 	if len(shapes) == 0 {
 		return Result{}, errors.New("there are no Challenges")

@@ -235,7 +235,7 @@ type pile struct {
 }
 
 func (o *pile) add(p load, n float64, largest dimensions) {
-	const whole = 1 + 1e-6 // a pod alone closes whole node at most
+	const whole = 1 + 1e-6 // a pod alone closes one whole node at most
 	weight := 0.0
 	for d, takes := range p.dimensions() {
 		o.sum[d] += n * takes

@@ -41,7 +41,9 @@ func (p Pull) check(now time.Time) PullState {
 	return checkPods(p.Deployment.CreationTimestamp.Time, p.Pods, cmp.Or(message, "no pod was made on the node"), now)
 }
 
-// checkPods returns the state of a pull that began at a time, from its pods. reason says why there is none.
+// checkPods returns the state of a pull that began at a time, from its pods. reason says why there is none. The kubelet's reasons
+// are its interface here: no field says whether an image was pulled. An unknown reason counts as an error after the pull, so that
+// a new version of the kubelet causes no endless pulls.
 func checkPods(began time.Time, pods []*corev1.Pod, reason string, now time.Time) PullState {
 	for _, p := range pods {
 		if p.DeletionTimestamp != nil {

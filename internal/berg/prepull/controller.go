@@ -27,7 +27,8 @@ import (
 // +kubebuilder:rbac:groups=node.k8s.io,resources=runtimeclasses,verbs=list;watch
 
 // reconcile brings the images of all Challenges a step further. It returns after how long time
-// alone will change something, zero for never.
+// alone will change something, zero for never. The order matters: pulls that have ended free their slots before new ones are
+// chosen, and the statuses come last, with the results of this round.
 func (r *Reconciler) reconcile(ctx context.Context, req ctrl.Request) (requeueAfter time.Duration, err error) {
 	r.backoff.ResetIfReplaced(req, "")
 	now := r.Clock.Now()
@@ -109,6 +110,8 @@ func (r *Reconciler) begin(ctx context.Context, o *Observed, s start, now time.T
 		if err := r.create(ctx, ns); err != nil {
 			return r.refuse(s, fmt.Errorf("create the namespace in which images are pulled: %w", err), now)
 		}
+		// The UID comes from the answer of the API server. A creation whose answer was lost is not in the store, and the namespace
+		// is deleted and created again.
 		r.store.created[ns.UID] = true
 		o.Namespaces[c.UID] = ns
 	}
@@ -214,6 +217,7 @@ func (r *Reconciler) writeStatus(ctx context.Context, w *Desired, o Observed, no
 	if apimeta.FindStatusCondition(c.Status.Conditions, bergv1.ChallengeConditionImagesReady) == nil && (w.Window.Stage == never || w.Window.Stage == over) {
 		return 0, nil // most Challenges, most of the time
 	}
+	// A refused status would otherwise be sent again with each event of each pull.
 	if refused, ok := r.store.refused[c.UID]; ok && refused.Generation == c.Generation {
 		if left := refused.again().Sub(now); left > 0 {
 			return left, nil

@@ -42,6 +42,7 @@ type Inputs struct {
 // deployment pulls an image to a node. It is a Deployment because the operator may create
 // Deployments anyway: it needs no right to create pods.
 func deployment(in Inputs) *appsv1.Deployment {
+	// The time is a part of the name: the same name would select pods of an earlier pull that are not gone yet.
 	sum := sha256.Sum256([]byte(strings.Join([]string{string(in.Target.Node), in.Target.Image, in.Target.RuntimeClass, in.Now.UTC().Format(time.RFC3339Nano)}, "\n")))
 	name := "pull-" + hex.EncodeToString(sum[:])[:20]
 	labels := map[string]string{

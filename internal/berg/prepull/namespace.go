@@ -67,7 +67,8 @@ func networkPolicy(challenge types.UID) *networkingv1.NetworkPolicy {
 const maxSecretName = 236
 
 // secretName returns the name of a copy of the pull secret: no two namespaces and no two versions
-// of the source share one, so a Secret of that name is the copy.
+// of the source share one, so a Secret of that name is the copy. The operator may create Secrets and not read them, so the name
+// must say everything that it needs to know about the content.
 func secretName(ns types.UID, source *corev1.Secret) string {
 	sum := sha256.Sum256([]byte(string(ns) + "/" + string(source.UID) + "/" + source.ResourceVersion))
 	return strings.TrimRight(source.Name[:min(len(source.Name), maxSecretName)], "-.") + "-" + hex.EncodeToString(sum[:])[:12]

@@ -16,7 +16,7 @@ type start struct {
 
 // next chooses the pulls to start: limit at a time together with the active ones, one on each node,
 // in the order in which images are needed. untilRetry is the time until a failed pull is tried
-// again; zero for never.
+// again; zero for never. A target that waits for its node or for a slot does not hold up later ones on other nodes.
 func next(all []Desired, active []Pull, l *store, limit int, now time.Time) (starts []start, untilRetry time.Duration) {
 	busy := map[types.UID]bool{}
 	for _, p := range active {

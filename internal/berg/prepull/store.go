@@ -82,7 +82,8 @@ func (l *store) pulled(t Target) bool {
 	return true
 }
 
-// fail records that a pull has failed, and reports whether this is new.
+// fail records that a pull has failed, and reports whether this is new. The UID of the Deployment makes a failure count once,
+// although several events may show it before the Deployment is gone.
 func (l *store) fail(a attempt, generation int64, registrationUID types.UID, message string, now time.Time) bool {
 	f := l.failed[a]
 	if f.Subject == registrationUID && registrationUID != "" {
@@ -132,7 +133,8 @@ func (l *store) update(o Observed, all []Desired, always bool) {
 	l.forget(o, wanted, live)
 }
 
-// compare notes which of the wanted images nodes list, and which they have removed again.
+// compare notes which of the wanted images nodes list, and which they have removed again. An image that was listed and no longer
+// is was removed by the kubelet. That can only be seen on a node that lists all of its images.
 func (l *store) compare(o Observed, wanted map[Target]bool, always bool) {
 	lists := map[types.UID]map[string]bool{}
 	for uid, n := range o.Nodes { // once: targets are many
@@ -150,6 +152,7 @@ func (l *store) compare(o Observed, wanted map[Target]bool, always bool) {
 	}
 }
 
+// forget keeps failures only while the pull is wanted and its window is open, so that a later window tries again.
 func (l *store) forget(o Observed, wanted map[Target]bool, live map[types.UID]*Desired) {
 	maps.DeleteFunc(l.done, func(t Target, _ bool) bool { return !wanted[t] })
 	maps.DeleteFunc(l.failed, func(a attempt, _ failure) bool {

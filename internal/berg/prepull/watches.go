@@ -109,7 +109,8 @@ func onChange(match func(before, after client.Object) bool) predicate.Funcs {
 }
 
 // TrimNode keeps the fields of a node that show whether it takes pods, which images it lists, and which
-// features its runtimes support.
+// features its runtimes support. Heartbeats change a node every few seconds. Without their times two versions are equal for
+// nodeChanged, which then passes no event.
 func TrimNode(n *corev1.Node) {
 	n.ManagedFields, n.Annotations, n.OwnerReferences = nil, nil, nil
 	n.Spec = corev1.NodeSpec{Unschedulable: n.Spec.Unschedulable, Taints: n.Spec.Taints}

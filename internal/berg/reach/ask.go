@@ -95,6 +95,7 @@ func (s *askStage) find(key types.NamespacedName, uid types.UID, q Question, req
 	if !s.trust.begin(s.clock.Now()) {
 		return Answer{}
 	}
+	// The context is not the one of the reconciliation, which ends before the first answer.
 	ctx, stop := context.WithCancel(context.Background())
 	a := &asked{uid: uid, question: q, answer: Answer{Pending: true}, stop: stop}
 	s.asked[key] = a
@@ -127,12 +128,16 @@ func (s *askStage) keepAsking(ctx context.Context, a *asked, requeue func()) {
 	for interval := minAskInterval; ; interval = min(2*interval, maxAskInterval) {
 		got, heard := s.askAll(ctx, a.question)
 		s.mu.Lock()
+		// The question was replaced or the instance is gone: an answer to it says nothing about the network, and must not enqueue
+		// anything.
 		if ctx.Err() != nil {
 			s.trust.skip()
 			s.mu.Unlock()
 			return
 		}
 		s.trust.end(heard, s.clock.Now())
+		// No replica has ever answered, or none for a while. The zero answer lets the status of the route decide, so no instance
+		// waits for an answer that cannot come.
 		if !heard && !s.trust.proven {
 			got = Answer{}
 		}
@@ -174,6 +179,8 @@ func (s *askStage) askAll(ctx context.Context, q Question) (answer Answer, heard
 		switch err := failures[n]; {
 		case err == nil && answers[n].Served:
 			heard = true
+		// A replica that answers and does not serve the instance is a fact. It counts before one that does not answer, which may be
+		// gone.
 		case err == nil:
 			return answers[n], true
 		case answer.Problem == "":

@@ -129,7 +129,9 @@ func (r *Waiter) Early(key types.NamespacedName, i Instance, pods []types.UID, a
 }
 
 // Over reports whether the instance need not be waited for any more: all addresses have accepted a connection, or the
-// timeout is over. If not, requeue is called when that changes. It does not block.
+// timeout is over. If not, requeue is called when that changes. It does not block. It takes no slot for an instance that it does
+// not connect to: with all slots in use the instance becomes Running without a connection, because a queue here would delay
+// players.
 func (r *Waiter) Over(key types.NamespacedName, i Instance, addresses []netip.AddrPort, requeue func()) bool {
 	if r == nil || r.timeout <= 0 || len(addresses) == 0 {
 		return true
@@ -169,6 +171,8 @@ func (r *Waiter) Gate(key types.NamespacedName, uid types.UID, targets []Target,
 	default:
 		return true, false
 	}
+	// The slot is taken before the trust is asked, since begin of an unproven trust starts its single trial: without a slot that
+	// trial would never end.
 	if !r.gate.trust.begin(r.clock.Now()) {
 		<-r.gate.slots
 		return true, false
@@ -228,7 +232,8 @@ func (s *stage) begin(trust *trust, now time.Time) bool {
 	return true
 }
 
-// endEarly: a program that loads says nothing about the network.
+// endEarly: a program that loads says nothing about the network. A refusal comes from the kernel of the pod: packets arrive, and
+// the program does not listen yet. Silence may be a network policy, and counts against the trust.
 func (r *Waiter) endEarly(w *wait, trust *trust, got result) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -241,6 +246,7 @@ func (r *Waiter) endEarly(w *wait, trust *trust, got result) {
 	r.early.trust.end(trust, w.done, r.clock.Now())
 }
 
+// end frees the slot before it judges the result, and under the lock, so that done and the slot change together.
 func (r *Waiter) end(w *wait, challenge types.NamespacedName, trust *trust, got result) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -261,7 +267,8 @@ func (r *Waiter) dials(addresses []netip.AddrPort) (all []dial) {
 	return all
 }
 
-// connect makes all connections, one after the other, until the timeout.
+// connect makes all connections, one after the other, until the timeout. The context is not derived from a reconciliation: the
+// connections outlive it.
 func (r *Waiter) connect(dials []dial) result {
 	ctx, cancel := context.WithTimeout(context.Background(), r.timeout)
 	defer cancel()

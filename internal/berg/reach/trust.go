@@ -73,7 +73,8 @@ func (t *trust) begin(now time.Time) bool {
 // skip notes that a connection which begin has allowed says nothing about the network.
 func (t *trust) skip() { t.testing = false }
 
-// end notes how a connection went that begin has allowed.
+// end notes how a connection went that begin has allowed. The third failure in a row ends the trust and starts the delays from
+// the first step. One success clears everything.
 func (t *trust) end(ok bool, now time.Time) {
 	t.testing = false
 	if ok {

@@ -41,7 +41,7 @@ const (
 )
 
 // see reads the pods of an instance and the ends of their logs. A log that cannot be read in time
-// is reported as missing.
+// is reported as missing. It never fails: what could not be read is named in the result.
 func (k *Recorder) see(ctx context.Context, e challengeinstance.Ending) Seen {
 	seen := Seen{Logs: map[LogKey]Log{}}
 	if e.Namespace.DeletionTimestamp != nil {
@@ -137,7 +137,7 @@ func (k *Recorder) readLog(ctx context.Context, namespace string, w wantedLog, l
 type run struct {
 	tail
 
-	// begun: there is more before what was read.
+	// truncated: there is more before what was read.
 	truncated bool
 }
 

@@ -143,7 +143,8 @@ type tail struct {
 // line there.
 const maxFileLine = 16 << 10
 
-// Write implements io.Writer. It never fails.
+// Write implements io.Writer. It never fails. It keeps up to twice the limit, so that the end is moved once for each limit of
+// bytes and not for each write.
 func (t *tail) Write(p []byte) (int, error) {
 	t.written += int64(len(p))
 	for _, b := range p {

@@ -277,7 +277,8 @@ func addLog(recorded *bergv1.RecordedContainer, log Log, c censor) {
 // shorter lines for the file, too, which then count more than once.
 func mayBeCut(raw []byte) bool { return bytes.Count(raw, []byte("\n")) >= manyLines/2 }
 
-// fit shortens the largest logs until the record fits, and returns its size in bytes.
+// fit shortens the largest logs until the record fits, and returns its size in bytes. It halves the largest log each time, so it
+// ends soon, and small logs stay whole.
 func fit(spec *bergv1.ChallengeInstanceRecordSpec) int {
 	all, logs := recordSize(*spec), make([]int, len(spec.Containers))
 	for i := range spec.Containers {

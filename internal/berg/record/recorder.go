@@ -65,6 +65,7 @@ type Recorder struct {
 	finished chan written
 	bytes    atomic.Int64
 
+	// mu guards known.
 	mu    sync.Mutex
 	known map[types.NamespacedName]deletion
 }
@@ -105,8 +106,9 @@ func (k *Recorder) begin() {
 // NeedLeaderElection implements manager.LeaderElectionRunnable.
 func (k *Recorder) NeedLeaderElection() bool { return true }
 
-// Keep implements challengeinstance.Keeper. It never waits: it reports whether the namespace may be
-// deleted now, and calls enqueue once it may.
+// Keep implements challengeinstance.Recorder. It never waits: it reports whether the namespace may be
+// deleted now, and calls enqueue once it may. The memory is lost at a restart. A successor reads the pods again if the namespace
+// is still there, and finds a record that was written.
 func (k *Recorder) Keep(ctx context.Context, key types.NamespacedName, uid types.UID, about func() challengeinstance.Ending, enqueue func()) bool {
 	// A controller may call it before Start.
 	k.begin()
@@ -147,7 +149,7 @@ func (k *Recorder) Keep(ctx context.Context, key types.NamespacedName, uid types
 	}
 }
 
-// Forget implements challengeinstance.Keeper.
+// Forget implements challengeinstance.Recorder.
 func (k *Recorder) Forget(key types.NamespacedName) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -228,6 +230,7 @@ func (k *Recorder) update(ctx context.Context, e *ended) {
 	if ctx.Err() != nil {
 		return // the next leader records it: the namespace still exists
 	}
+	// The namespace is released before the record is written: the record is in memory, and a kill loses it.
 	k.note(e.key, deletion{e.ending.Instance.UID, true})
 	e.enqueue()
 	captureTimes.Observe(k.Clock.Since(e.since).Seconds())
@@ -256,7 +259,8 @@ func partialMetadata(r *bergv1.ChallengeInstanceRecord) *metav1.PartialObjectMet
 	return &metav1.PartialObjectMetadata{ObjectMeta: r.ObjectMeta}
 }
 
-// write writes a record, or gives it up: it keeps no instance.
+// write writes a record, or gives it up: it keeps no instance. The name is the UID of the instance, so a repeated write meets the
+// first one.
 func (k *Recorder) write(ctx context.Context, w written) {
 	defer k.bytes.Add(-w.bytes)
 	var last error

@@ -39,7 +39,8 @@ func sizeAsWritten(r *metav1.PartialObjectMetadata) int64 {
 }
 
 // sweep returns the records that are over now: expired ones, and the oldest beyond the maximum
-// number. next is the time until the next one is over, zero if there is none.
+// number. next is the time until the next one is over, zero if there is none. It looks at the metadata alone, in which the
+// operator has written when and how large.
 func sweep(all []metav1.PartialObjectMetadata, cfg config.Record, now time.Time) (over []*metav1.PartialObjectMetadata, next time.Duration) {
 	var kept []*metav1.PartialObjectMetadata
 	for i := range all {

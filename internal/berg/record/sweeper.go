@@ -76,6 +76,7 @@ func list(ctx context.Context, reader client.Reader, namespace string) ([]metav1
 	return all.Items, err
 }
 
+// reconcile goes through all records: the limits are on their number and their sum. An error of one does not keep the others.
 func (s *Sweeper) reconcile(ctx context.Context, _ ctrl.Request) (next time.Duration, err error) {
 	all, err := list(ctx, s.Client, s.Config.Namespace)
 	if err != nil {

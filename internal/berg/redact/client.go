@@ -10,7 +10,8 @@ import (
 )
 
 // Client returns a client whose errors do not name the flag of the object that is written: admission may repeat the
-// whole object that it refuses. Warnings do not either, if the configuration of the client has Warnings.
+// whole object that it refuses. Warnings do not either, if the configuration of the client has Warnings. The flag is taken from
+// the object before the write, since the answer is decoded into it.
 func Client(c client.WithWatch) client.WithWatch { return writer{c} }
 
 type writer struct{ client.WithWatch }

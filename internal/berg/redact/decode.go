@@ -26,7 +26,8 @@ func (v view) source(s span) span {
 	return span{int(v.from[s.from]), int(v.to[s.to-1])}
 }
 
-// decode returns a view without the outermost escapes of a view, and whether it had any.
+// decode returns a view without the outermost escapes of a view, and whether it had any. Positions are kept for each byte, so
+// that a find leads back to the original text through any number of layers.
 func (v view) decode() (out view, changed bool) {
 	if !strings.ContainsAny(v.text, `%=&\`) {
 		return v, false

@@ -18,7 +18,8 @@ func Text(text, flag string) string { return NewSet(flag).Remove(text) }
 // NewRedactor returns a function that removes a flag from texts.
 func NewRedactor(flag string) func(string) string { return NewSet(flag).Remove }
 
-// Error returns an error of the same kind whose text does not name the flag.
+// Error returns an error of the same kind whose text does not name the flag. errors.Is and errors.As still find the original
+// error: its text must not be shown.
 func Error(err error, flag string) error {
 	if err == nil {
 		return nil

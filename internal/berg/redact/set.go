@@ -22,7 +22,7 @@ const (
 	encodingLayers = 3
 )
 
-// Set finds flags in texts.
+// Set finds flags in texts. It does not change after NewSet, and may be used concurrently.
 type Set struct {
 	// folded are the flags without the characters that escapes add, by their first bytes.
 	folded map[key][]string
@@ -84,7 +84,8 @@ func (s *Set) Empty() bool { return s.maxBytes == 0 }
 // MaxBytes is the length that the usual notations do not exceed.
 func (s *Set) MaxBytes() int { return s.maxBytes }
 
-// Remove replaces the flags in a text by Mark. Overlapping finds become one.
+// Remove replaces the flags in a text by Mark. Overlapping finds become one. It may remove more than the flag, such as the
+// escapes around it. It never removes less than a match.
 func (s *Set) Remove(text string) string {
 	if s.Empty() {
 		return text

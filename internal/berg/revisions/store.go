@@ -80,7 +80,8 @@ type Store[T any] struct {
 	process string
 
 	// creating is held while a Secret is created or claimed, so that one content gets one Secret. It is separate from mu,
-	// which is never held during a request.
+	// which is never held during a request. A second worker that starts an instance of the same Challenge waits for the first one
+	// instead of storing the content twice.
 	creating sync.Mutex
 	listed   bool
 
@@ -174,7 +175,9 @@ func (s *Store[T]) Ensure(ctx context.Context, content T) (name string, err erro
 func (s *Store[T]) create(ctx context.Context, encoded []byte) error {
 	salt := []byte(rand.Text())
 	secret := s.secret(encoded, salt)
-	// There is no cache of Secrets that could wait for this write.
+	// There is no cache of Secrets that could wait for this write. If the answer is lost, the Secret exists and this process does
+	// not know it. It creates another one under another salt, and the first sweep that lists the orphan deletes it after
+	// graceTime.
 	if err := s.client.Create(ctx, secret, client.DisableReadYourWritesConsistency); err != nil {
 		return fmt.Errorf("store the Challenge in the Secret %s/%s: %w", s.namespace, secret.Name, err)
 	}

@@ -15,7 +15,8 @@ import (
 	"github.com/bergctf/berg-operator/internal/kit/apply"
 )
 
-// sweepInterval is the interval between two deletions of unused Secrets.
+// sweepInterval is the interval between two deletions of unused Secrets. An unused Secret costs some kilobytes, so nothing is
+// gained by a shorter one. It is not shorter than graceTime: see Run.
 const sweepInterval = 10 * time.Minute
 
 // Names lists the names of the Secrets that instances name.
@@ -72,7 +73,8 @@ func (s *Store[T]) Sweep(ctx context.Context, cached, live Names) error {
 }
 
 // retire returns the Secrets that no instance of the cache names and that this process has not named during graceTime. From
-// then on this process does not name them, even if they are not deleted: Ensure then stores the content again.
+// then on this process does not name them, even if they are not deleted: Ensure then stores the content again. A process that is
+// killed after this line has deleted nothing. Its successor finds the same Secrets, and waits its own graceTime.
 func (s *Store[T]) retire(stored map[string]*corev1.Secret, named sets.Set[string]) (unused []*corev1.Secret) {
 	for name, secret := range stored {
 		if named.Has(name) || !s.retireOne(name) {
@@ -83,6 +85,7 @@ func (s *Store[T]) retire(stored map[string]*corev1.Secret, named sets.Set[strin
 	return unused
 }
 
+// retireOne forgets a revision before it is deleted, so that no instance starts with it from then on.
 func (s *Store[T]) retireOne(name string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -110,7 +113,8 @@ func (s *Store[T]) remove(ctx context.Context, secret *corev1.Secret) error {
 }
 
 // restore creates named Secrets again that another client has deleted. Content and salt are the same, so they get the same
-// name, and no status changes.
+// name, and no status changes. The content comes from the memory of this process. A process that never read it cannot restore it:
+// the instances then report RevisionMissing.
 func (s *Store[T]) restore(ctx context.Context, stored map[string]*corev1.Secret, named sets.Set[string]) error {
 	var errs []error
 	for name := range named {

@@ -9,4 +9,6 @@
 //	schema.go    errors that the API server finds, for users who have none at hand
 //	references.go  names of images and capabilities
 //	names.go     the names that are derived from names in a Challenge
+//	connection.go  the author's text for players, and its placeholders
+//	warm.go      Challenges whose instances can be prepared
 package rules

@@ -30,8 +30,8 @@ const (
 	// MaxEnvironment is the size of names and values of one container's variables,
 	// in bytes. Linux refuses a single one of 128 KiB.
 	MaxEnvironment = 64 << 10
-	// MaxSnapshot is the maximum size of the containers, in bytes of JSON. They are stored in the
-	// status of each instance, and etcd stores no object above 1.5 MiB.
+	// MaxSnapshot is the maximum size of the containers, in bytes of JSON. They are stored in a
+	// Secret, and etcd stores no object above 1.5 MiB.
 	MaxSnapshot = 512 << 10
 )
 

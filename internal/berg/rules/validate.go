@@ -408,6 +408,7 @@ func validateFlag(parent *field.Path, f *bergv1.DynamicFlag) field.ErrorList {
 	return errs
 }
 
+// validateFile reports only the first problem of a path, since the others often follow from it.
 func validateFile(parent *field.Path, f bergv1.FlagFile) field.ErrorList {
 	var errs field.ErrorList
 	invalid := func(msg string) { errs = append(errs, field.Invalid(parent.Child("path"), f.Path, msg)) }

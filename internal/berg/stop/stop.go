@@ -72,7 +72,8 @@ func Pods(ctx context.Context, c client.Client, namespace string, confined bool,
 }
 
 // due returns the action for a pod: how long to wait for its end, whether it is late, and the grace period of a deletion,
-// nil for no deletion.
+// nil for no deletion. The deletion timestamp of a pod is in the future by its grace period: the times count from the end that it
+// announces. The comparison with the clock of the operator is off by the skew of the two, which moves Late and Limit.
 func due(pod *corev1.Pod, confined bool, now time.Time) (wait time.Duration, late bool, grace client.DeleteOption) {
 	if pod.DeletionTimestamp == nil {
 		return Late, false, client.GracePeriodSeconds(gracePeriodSeconds)

@@ -58,7 +58,8 @@ type Headroom struct {
 	plan.FreeCapacity
 }
 
-// NewCapacity calculates the capacity of a cluster with instances of Challenges. The Challenges have their shapes.
+// NewCapacity calculates the capacity of a cluster with instances of Challenges. The Challenges have their shapes. Where pods
+// cannot be read, only the pods of instances are counted.
 func NewCapacity(c Cluster, rows []*Row, challenges []Challenge) Capacity {
 	v := Capacity{Nodes: len(c.Nodes), Stock: plan.Stock{NodePorts: c.NodePorts, Instances: c.MaxInstances}}
 	if c.Pods != nil {

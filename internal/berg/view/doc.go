@@ -12,4 +12,6 @@
 //	challenge.go one Challenge, and the requirements of its instances
 //	capacity.go  the capacity of a cluster for instances, used and free
 //	event.go     all instances of an event: counts, queue, times
+//	late.go      the times after which a start, a wait or an end is a problem
+//	use.go       how players have used an instance
 package view

@@ -67,7 +67,7 @@ type Starts struct {
 	stages   map[string][]time.Duration
 }
 
-// NewOverview counts instances.
+// NewOverview counts instances. Nothing in it depends on the order of the rows.
 func NewOverview(rows []*Row, now time.Time) Overview {
 	o := Overview{
 		Instances: Instances{ByPhase: map[bergv1.Phase]int{}, ByState: map[State]int{}},

@@ -128,7 +128,8 @@ const (
 )
 
 // Answer returns the answer of the Gateway to a route of one of its listeners, by the status of the route, and for a route
-// that is not served what the controller says.
+// that is not served what the controller says. The first parent that has decided counts. Conditions of other Gateways are
+// skipped.
 func (g Gateway) Answer(parents []gatewayv1.RouteParentStatus, listener string) (Answer, string) {
 	for _, p := range parents {
 		ref := p.ParentRef

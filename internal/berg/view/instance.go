@@ -69,7 +69,8 @@ type Row struct {
 	problem    string             // type of the condition that shows the problem
 }
 
-// NewRow returns an instance as organisers see it.
+// NewRow returns an instance as organisers see it. It reads the instance alone, and keeps parts of it: the instance must not be
+// changed afterwards.
 func NewRow(i *bergv1.ChallengeInstance) Row {
 	r := Row{
 		UID: i.UID, Namespace: i.Namespace, Name: i.Name, Challenge: i.Spec.ChallengeRef.Name, ChallengeNamespace: i.Spec.ChallengeRef.Namespace,

@@ -47,7 +47,8 @@ func (s Stage) MarshalJSON() ([]byte, error) {
 	}{s.Name, s.Took.Seconds()})
 }
 
-// Stages returns the stages of the start of an instance that have ended, in their order.
+// Stages returns the stages of the start of an instance that have ended, in their order. A stage without a time is left out, and
+// its time counts to the next one.
 func Stages(i *bergv1.ChallengeInstance) (all []Stage) {
 	if i.Status.Start == nil || i.Status.StartedAt == nil {
 		return nil

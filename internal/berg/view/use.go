@@ -41,7 +41,7 @@ func (u Use) Words() string {
 	}
 }
 
-// Uses are the answers of the gate, by the ID of a host.
+// Uses are the answers of the gate, by the ID of a host. It is not safe for concurrent use.
 type Uses struct {
 	// since is when all connections are known from. Zero: no replica has answered yet.
 	since time.Time
@@ -90,7 +90,8 @@ func earlier(a, b time.Time) time.Time {
 	return a
 }
 
-// Merge adds the answers of replicas. complete: all have answered.
+// Merge adds the answers of replicas. complete: all have answered. Open connections are counted again from each set of answers.
+// Times only grow more exact.
 func (u *Uses) Merge(reports []gateadmin.Report, asked time.Time, complete bool) {
 	if u.hosts == nil {
 		u.hosts = map[string]hostUse{}

@@ -15,7 +15,9 @@ import (
 // asked is what platforms ask for, by the namespace of their registrations and the label value that names the Challenge.
 type asked map[types.NamespacedName]bergv1.Warm
 
-// readAsked reads the labels of registrations. The largest values of a Challenge count, and no maximum is the largest.
+// readAsked reads the labels of registrations. The largest values of a Challenge count, and no maximum is the largest. A
+// registration whose label cannot be read asks for nothing: labels are written by platforms, and a mistake must not stop the
+// pools of others.
 func readAsked(registrations []corev1.ConfigMap) asked {
 	all := asked{}
 	for n := range registrations {

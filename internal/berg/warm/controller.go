@@ -117,6 +117,7 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager) err
 		Complete(reconcile.New(r.Clock, r.backoff, reconcileMetrics, r.reconcile))
 }
 
+// index counts players only where instances are prepared at all: each index costs memory.
 func (r *Reconciler) index(ctx context.Context, indexer client.FieldIndexer) error {
 	if err := indexer.IndexField(ctx, &corev1.ConfigMap{}, indexAsking, func(o client.Object) []string {
 		if !asks(o) {
@@ -233,6 +234,8 @@ func (r *Reconciler) reconcile(ctx context.Context, req ctrl.Request) (time.Dura
 		for _, uid := range change.Delete {
 			errs = append(errs, r.end(ctx, o.prepared[uid]))
 		}
+		// After the first failure the rest of this Challenge is left to the backoff: the API server refuses the others for the same
+		// reason.
 		for range change.Create {
 			if err := r.create(ctx, o.challenges[n]); err != nil {
 				errs = append(errs, fmt.Errorf("prepare an instance of Challenge %s: %w", o.pools[n].Challenge, err))
@@ -251,6 +254,7 @@ func (o observed) countCreatable() int {
 	if o.hold > 0 {
 		return 0
 	}
+	// An instance counts as being built until its pods exist (Starting). From there on nodes work, and not the API server.
 	count := maxBuilding
 	for _, i := range o.prepared {
 		if i.Status.ReadyAt == nil && i.Status.Phase != bergv1.PhaseStarting && !observe(i).Stuck {
@@ -294,7 +298,8 @@ func (r *Reconciler) observeAll(ctx context.Context) (o observed, err error) {
 			continue
 		}
 		p := add(client.ObjectKeyFromObject(c), c)
-		// After an edit nothing changes until the Challenge was checked.
+		// After an edit nothing changes until the Challenge was checked. An instance that is deleted here would be built again if
+		// the edit turns out to be invalid.
 		p.MaxInstances, p.Frozen = int(c.Spec.MaxInstances), status.Frozen(c) || !checked(c)
 		if w != nil && (accepted(c) || !checked(c)) && len(c.Spec.Containers) > 0 {
 			p.Min, p.Max = int(w.Min), int(w.Max)
@@ -340,6 +345,7 @@ func (r *Reconciler) observePlayers(ctx context.Context, o *observed) error {
 		for i := range started {
 			counted.Insert(started[i].UID)
 		}
+		// It has no ID yet, so the index of players does not show it.
 		for _, i := range p.Prepared { // the instance that has claimed one is about to start
 			if claim := o.prepared[i.UID].Status.ClaimedBy; claim != nil {
 				counted.Insert(claim.UID)
@@ -355,13 +361,16 @@ func (r *Reconciler) observePlayers(ctx context.Context, o *observed) error {
 	building, err := players(indexBuilding, isIndexed)
 	for i := range building {
 		if started := building[i].Status.StartedAt; started != nil {
+			// The event of the finished build usually comes first. The time bounds the wait if a build hangs.
 			o.hold = max(o.hold, maxHold-r.Clock.Now().Sub(started.Time))
 		}
 	}
 	return err
 }
 
-// create makes an instance without a player. Its owner ID is a random UUID, and names its namespace.
+// create makes an instance without a player. Its owner ID is a random UUID, and names its namespace. If the answer is lost, the
+// instance exists under a name that no process knows. The next round counts it as any other. A random owner ID collides with no
+// player's.
 func (r *Reconciler) create(ctx context.Context, c *bergv1.Challenge) error {
 	id, err := uuid.NewRandom()
 	if err != nil {
@@ -405,7 +414,9 @@ func (r *Reconciler) writeStatus(ctx context.Context, o observed, n int, change 
 	}.Patch(ctx, before, c)
 }
 
-// condition says whether a player gets a prepared instance. It has no count, which would change with every start.
+// condition says whether a player gets a prepared instance. It has no count, which would change with every start. It explains the
+// first cause in the order in which a person can do something about it, and is written with the status of the Challenge: a text
+// that changes for each start would be a write for each start.
 func (r *Reconciler) condition(o observed, n int, change Change) metav1.Condition {
 	p := o.pools[n]
 	unready := func(reason, message string) metav1.Condition {

@@ -74,11 +74,13 @@ func Decide(pools []Pool, limits Limits) []Change {
 			}
 		}
 	}
+	// Nothing is created in the same round: the scheduler gives a node to the first pod that asks, which may be the new one.
 	if limits.Starved > 0 {
 		giveUp(pools, kept, changes, limits.Starved)
 		return changes
 	}
 	left := limits.Create
+	// One for each Challenge and loop, so that the limit of this round does not go to the first Challenge alone.
 	for created := true; created; {
 		created = false
 		for n, p := range pools {
@@ -109,7 +111,8 @@ func share(pools []Pool, limit int) []int {
 }
 
 // keep returns the instances that are kept, and those that are deleted: outdated ones, then those beyond the wanted number, the
-// ready ones last. Outdated ones of a frozen Challenge stay: the freeze may end with the content that they have.
+// ready ones last. Outdated ones of a frozen Challenge stay: the freeze may end with the content that they have. Bound instances
+// are neither kept nor deleted: they are a player's, or on their way out, and free no slot by a decision here.
 func keep(p Pool, wanted int) (kept []Prepared, deleted []types.UID) {
 	for _, i := range p.Prepared {
 		switch {
@@ -139,7 +142,9 @@ func asNumber(b bool) int {
 	return 0
 }
 
-// giveUp deletes as many instances as players need, from the largest pools. Those that are being deleted count.
+// giveUp deletes as many instances as players need, from the largest pools. Those that are being deleted count. A pod of a player
+// needs a node now, and one prepared instance is what the operator can free. Each ended instance leads to an event and to another
+// round, which counts again.
 func giveUp(pools []Pool, kept [][]Prepared, changes []Change, needed int) {
 	for n, p := range pools {
 		needed -= len(p.Prepared) - len(kept[n])

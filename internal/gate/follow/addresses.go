@@ -61,6 +61,8 @@ func serviceAddresses(service *corev1.Service) []gatewayv1.GatewayStatusAddress 
 }
 
 // ChooseAddresses returns the addresses for a Gateway. It keeps its Service; a new one gets the Service with the fewest Gateways.
+// Only the leader calls it, so no two replicas choose. A new leader reads the choices from the statuses, and may choose another
+// address for a Gateway whose status was not written.
 func (s *State) ChooseAddresses(gateway *gatewayv1.Gateway) []gatewayv1.GatewayStatusAddress {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -14,7 +14,8 @@ import (
 	toolscache "k8s.io/client-go/tools/cache"
 )
 
-// Certificates watches the Secrets that Gateways name, each by its name, so that the right to read these is enough.
+// Certificates watches the Secrets that Gateways name, each by its name, so that the right to read these is enough. RBAC can name
+// single Secrets. A watch of all Secrets of a namespace would need the right to read them all.
 type Certificates struct {
 	client kubernetes.Interface
 	state  *State
@@ -31,7 +32,7 @@ func NewCertificates(client kubernetes.Interface, state *State) *Certificates {
 	return c
 }
 
-// want replaces the names. It returns at once: State waits for it.
+// want replaces the names. It does not wait for the watches: State calls it with its lock held.
 func (c *Certificates) want(names []types.NamespacedName) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -54,6 +55,7 @@ func (c *Certificates) Run(ctx context.Context) {
 	}
 }
 
+// follow begins the watches of new names, and ends those of names that no Gateway has any more. One goroutine calls it.
 func (c *Certificates) follow(ctx context.Context, names []types.NamespacedName) {
 	current := map[types.NamespacedName]bool{}
 	for _, name := range names {
@@ -72,6 +74,8 @@ func (c *Certificates) follow(ctx context.Context, names []types.NamespacedName)
 	}
 }
 
+// watch follows one Secret by its name, until ctx ends. A Secret that cannot be parsed has
+// an error in place of its last certificate.
 func (c *Certificates) watch(ctx context.Context, name types.NamespacedName) {
 	source := toolscache.NewListWatchFromClient(c.client.CoreV1().RESTClient(), "secrets", name.Namespace, fields.OneTermEqualSelector("metadata.name", name.Name))
 	changed := func(object any) {

@@ -49,6 +49,7 @@ func (s *State) SetGateway(gateway *gatewayv1.Gateway) {
 	if len(gateway.Status.Addresses) > 0 {
 		delete(s.chosen, name)
 	}
+	// A Gateway that had the class before is compiled once more, so that its listeners go.
 	ours := s.classes[string(gateway.Spec.GatewayClassName)] || s.compiled[name] != nil
 	if ours && (previous == nil || previous.Generation != gateway.Generation || previous.UID != gateway.UID || s.address(previous) != s.address(gateway)) {
 		s.compileGateways()

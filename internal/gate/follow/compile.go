@@ -57,7 +57,8 @@ func (s *State) granted(fromKind, fromNamespace, toKind string, to types.Namespa
 }
 
 // compileGateways translates all Gateways, and the routes of those whose translation has changed. A tenant who keeps changing its own
-// Gateway costs the routes of others nothing.
+// Gateway costs the routes of others nothing. It runs for all Gateways in their order, because each one takes hosts from those
+// after it.
 func (s *State) compileGateways() {
 	cluster := s.cluster()
 	compiled, changed := make(map[types.NamespacedName]*routing.Gateway, len(s.gateways)), map[types.NamespacedName]bool{}
@@ -197,7 +198,8 @@ func (s *State) use(key routing.Key, uid types.UID, hostnames []gatewayv1.Hostna
 	return s.Usage.Use(usage.Key(key), string(uid), host, challenge)
 }
 
-// replace stores the translation of a route, nil for none, with all that is counted and indexed of it.
+// replace stores the translation of a route, nil for none, with all that is counted and indexed of it. The table changes after
+// the counts and indexes, and the status is announced last: a writer that reads the State finds the new one.
 func (s *State) replace(key routing.Key, route *routing.Route) {
 	if previous := s.routes[key]; previous != nil {
 		for _, service := range previous.Services {

@@ -31,7 +31,8 @@ func Scheme() *runtime.Scheme {
 	return scheme
 }
 
-// CacheOptions keep of each object what the gate reads.
+// CacheOptions keep of each object what the gate reads. The Secret of a Gateway is in no cache: certificates.go watches each by
+// its name.
 func CacheOptions() cache.Options {
 	return cache.Options{
 		Scheme: Scheme(),

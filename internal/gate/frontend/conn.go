@@ -35,6 +35,7 @@ func (c *client) Write(b []byte) (int, error) {
 	return c.Conn.Write(b) //nolint:wrapcheck // net.Conn has the text
 }
 
+// wait comes after a read and before a write, so the kernel's buffers slow the other side down.
 func (c *client) wait(n int) {
 	for c.rate.bytes.Limit() != rate.Inf && n > 0 {
 		part := min(n, c.rate.bytes.Burst())
@@ -62,7 +63,8 @@ func closeWrite(conn net.Conn) error {
 }
 
 // recorder keeps the bytes that it reads, until it is known that the connection ends here. After refuse, nothing is written: the library would
-// send an alert of its own.
+// send an alert of its own. crypto/tls reads the server name only as a part of a handshake. For a connection that is passed
+// through, the bytes that it read go to the pod.
 type recorder struct {
 	*client
 	port    routing.Port

@@ -57,7 +57,8 @@ type Frontend struct {
 	buffers *buffers
 }
 
-// enter reports whether an address may hold one more request or stream of a host. Who entered calls leave.
+// enter reports whether an address may hold one more request or stream of a host. Who entered calls leave. The share of the
+// address is taken first, so that one address which is at its limit takes nothing of the host's.
 func (f *Frontend) enter(host string, from netip.Prefix) bool {
 	if !f.visits.take(visit{host, from}) {
 		return false

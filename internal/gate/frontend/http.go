@@ -12,7 +12,8 @@ import (
 	"github.com/bergctf/berg-operator/internal/gate/upstream"
 )
 
-// serveHTTP answers one request, or sends it to a pod.
+// serveHTTP answers one request, or sends it to a pod. The order matters: everything that needs no pod is answered before the
+// player is trusted and counted.
 func (f *Frontend) serveHTTP(w http.ResponseWriter, r *http.Request, port routing.Port) {
 	player, ok := r.Context().Value(clientKey{}).(*client)
 	if !ok || player.rate.requests.Wait(r.Context()) != nil {
@@ -65,6 +66,7 @@ func (f *Frontend) serveHTTP(w http.ResponseWriter, r *http.Request, port routin
 
 type ruleKey struct{}
 
+// forward keeps the player's addresses for a backend that wants the PROXY protocol. A rule without a timeout has none here.
 func (f *Frontend) forward(w http.ResponseWriter, r *http.Request, player *client, rule *routing.Rule, backend *routing.Backend) {
 	ctx := context.WithValue(r.Context(), ruleKey{}, rule)
 	if backend.Protocol == routing.Proxied {
@@ -78,6 +80,8 @@ func (f *Frontend) forward(w http.ResponseWriter, r *http.Request, player *clien
 	f.proxy.ServeHTTP(w, upstream.WithBackend(r.WithContext(ctx), backend))
 }
 
+// newProxy sets the headers of the client's address itself, and drops those that the client has sent. It has one ErrorHandler for
+// all errors of a request: what has reached no pod gets a page for players, and what broke in between gets another one.
 func (f *Frontend) newProxy(transport *upstream.Transport) *httputil.ReverseProxy {
 	return &httputil.ReverseProxy{
 		Transport:     transport,

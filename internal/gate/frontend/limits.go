@@ -52,7 +52,8 @@ type visit struct {
 	from netip.Prefix
 }
 
-// rates has the limiters of the addresses that have a connection.
+// rates has the limiters of the addresses that have a connection. An address without a connection has no limiter, so the memory
+// is bounded by the connections.
 type rates struct {
 	bytes, requests int
 

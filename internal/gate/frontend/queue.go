@@ -5,7 +5,8 @@ import (
 	"sync"
 )
 
-// queue is a net.Listener of connections that another listener accepted.
+// queue is a net.Listener of connections that another listener accepted. http.Server wants a listener. It gets the connections
+// after their handshake, and only those that speak HTTP.
 type queue struct {
 	conns   chan net.Conn
 	closed  chan struct{}

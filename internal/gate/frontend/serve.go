@@ -105,7 +105,8 @@ func waitFor(ctx context.Context, open *sync.WaitGroup) {
 	}
 }
 
-// begin reads who the client is and what it wants. It runs in a goroutine of the connection, because both may take long.
+// begin reads who the client is and what it wants. It runs in a goroutine of the connection, because both may take long. All of
+// it counts until release, which runs once, however the connection ends.
 func (f *Frontend) begin(ctx context.Context, port routing.Port, conn net.Conn, accepted *queue, ended func()) {
 	from := ports.Network(conn.RemoteAddr()) // reads the header of the PROXY protocol
 	guest := f.guests.Admit(conn)

@@ -14,7 +14,8 @@ import (
 // alertInternalError is a record that ends a connection before its handshake.
 var alertInternalError = []byte{21, 3, 1, 0, 2, 2, 80}
 
-// stream connects a client to a pod, and copies bytes in both directions until both have ended.
+// stream connects a client to a pod, and copies bytes in both directions until both have ended. The dial ignores the stop of the
+// process: a stream that has begun is drained, and not refused.
 func (f *Frontend) stream(ctx context.Context, accepted *recorder, conn net.Conn) {
 	defer func() { _ = conn.Close() }()
 	name, player := accepted.name, accepted.client

@@ -17,7 +17,8 @@ var (
 	errNoPod       = errors.New("no pod is ready")
 )
 
-// beginTLS reads the server name, and ends the TLS connection or passes it on.
+// beginTLS reads the server name, and ends the TLS connection or passes it on. The order of the cases is the order of the
+// refusals in choose: each leaves a reason in the recorder, which crypto/tls would wrap.
 func (f *Frontend) beginTLS(ctx context.Context, port routing.Port, conn *client, accepted *queue) {
 	recorded := &recorder{client: conn, port: port}
 	secure := tls.Server(recorded, f.secure)

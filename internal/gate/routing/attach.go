@@ -87,6 +87,7 @@ func serviceName(ref gatewayv1.BackendRef, namespace string) types.NamespacedNam
 }
 
 // attach finds the listeners of each parent that is a Gateway of ours. Other parents have no result: their controller writes it.
+// A parent that refuses the route gets no attachments, and the other parents serve it.
 func attach(kind string, meta *metav1.ObjectMeta, refs []gatewayv1.ParentReference, hostnames []gatewayv1.Hostname,
 	gateways Gateways, cluster Cluster, unresolved *problem, unsupported error,
 ) []Parent {

@@ -9,4 +9,11 @@
 //	header.go     changes of headers
 //	match.go      the request that a rule serves
 //	table.go      the rules and backends of each host
+//	listener.go   the listeners that are served
+//	taken.go      the hosts of Gateways that go before others
+//
+// A translation never fails as a whole: each part that is not valid is a condition, and the others are served.
+//
+// The table is read for each request. A reader holds the lock only to find the rules of a host, whose slice is replaced and never
+// changed.
 package routing

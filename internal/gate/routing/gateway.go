@@ -43,7 +43,8 @@ type Gateway struct {
 	Statuses   []gatewayv1.ListenerStatus
 }
 
-// Equal reports whether another translation serves the same. The conditions have the generation of the Gateway.
+// Equal reports whether another translation serves the same. The conditions have the generation of the Gateway. Certificates are
+// compared by their pointers: each read of a Secret makes a new one.
 func (g *Gateway) Equal(other Gateway) bool {
 	return g.UID == other.UID && reflect.DeepEqual(g.Conditions, other.Conditions) && reflect.DeepEqual(g.Statuses, other.Statuses) &&
 		slices.EqualFunc(g.Listeners, other.Listeners, func(a, b *Listener) bool {
@@ -52,7 +53,8 @@ func (g *Gateway) Equal(other Gateway) bool {
 }
 
 // CompileGateway translates a Gateway that is served at one of the addresses. taken has the hosts of the earlier Gateways, and then its
-// own, too, also while a certificate is missing. AttachedRoutes of the statuses are not counted yet.
+// own, too, also while a certificate is missing. AttachedRoutes of the statuses are not counted yet. The hosts of a listener
+// without a certificate count as taken, too: else another tenant would get its players while the Secret is missing.
 func CompileGateway(gateway *gatewayv1.Gateway, address int, taken Taken, cluster Cluster) Gateway {
 	out := Gateway{UID: gateway.UID}
 	accepted, valid := 0, 0
@@ -82,6 +84,8 @@ func CompileGateway(gateway *gatewayv1.Gateway, address int, taken Taken, cluste
 	return out
 }
 
+// gatewayConditions follows the Gateway API: a Gateway is accepted as soon as one listener is, and programmed as soon as one is
+// served. What is wrong with the others is in their own conditions.
 func gatewayConditions(gateway *gatewayv1.Gateway, accepted, valid int) []metav1.Condition {
 	condition := func(kind gatewayv1.GatewayConditionType, ok bool, reason gatewayv1.GatewayConditionReason, message string) metav1.Condition {
 		return newCondition(string(kind), ok, string(reason), message, gateway.Generation)
@@ -136,6 +140,8 @@ func CompareAge(a, b metav1.Object) int {
 	)
 }
 
+// compileListener returns a listener, also one that is not valid, with its status. A listener that
+// needs certificates is valid only with all of them. conflict is empty, or the reason that it has.
 func compileListener(gateway *gatewayv1.Gateway, index, address int, conflict gatewayv1.ListenerConditionReason, cluster Cluster) (*Listener, gatewayv1.ListenerStatus) {
 	spec := &gateway.Spec.Listeners[index]
 	listener := &Listener{

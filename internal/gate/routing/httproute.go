@@ -72,6 +72,8 @@ func compileRules(route *gatewayv1.HTTPRoute, services Services, granted Grants)
 	return rules, first, nil
 }
 
+// compileRule returns an error for a rule that the gate cannot serve as it is written, because it would otherwise mean something
+// else, and a problem for a backend that is missing: then the rule is served, and answers with an error.
 func compileRule(route *gatewayv1.HTTPRoute, spec *gatewayv1.HTTPRouteRule, services Services, granted Grants) (Rule, *problem, error) {
 	var rule Rule
 	if spec.Retry != nil || spec.SessionPersistence != nil {

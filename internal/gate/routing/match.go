@@ -22,6 +22,8 @@ type Match struct {
 
 type pair struct{ name, value string }
 
+// compileMatch keeps the first of several values for one header or parameter, as the Gateway API demands. A prefix has no slash
+// at its end: it ends at a slash of the path.
 func compileMatch(spec *gatewayv1.HTTPRouteMatch) (Match, error) {
 	match := Match{path: "/"}
 	if spec.Path != nil {

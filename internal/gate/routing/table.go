@@ -91,7 +91,8 @@ func (t *Table) port(number Port) *port {
 	return t.ports[number]
 }
 
-// Set replaces what a route serves.
+// Set replaces what a route serves. Removal and addition are one change under the lock: no request between both finds the host
+// without a route.
 func (t *Table) Set(key Key, route *Route) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -116,6 +117,7 @@ func (t *Table) Delete(key Key) {
 	t.remove(key)
 }
 
+// add may be repeated. The order of a host is computed with each change, and requests only read it.
 func (t *Table) add(key Key, spot place, route *Route) {
 	if slices.Contains(t.placed[key], spot) {
 		return
@@ -135,6 +137,7 @@ func (t *Table) add(key Key, spot place, route *Route) {
 	h.order()
 }
 
+// remove leaves no empty host behind, and may be repeated.
 func (t *Table) remove(key Key) {
 	removed := func(a attached) bool { return a.key == key }
 	for _, spot := range t.placed[key] {
@@ -150,7 +153,8 @@ func (t *Table) remove(key Key) {
 	delete(t.placed, key)
 }
 
-// order sorts what routes of one host share. It makes a new slice of rules, because readers keep the old one.
+// order sorts what routes of one host share. It makes a new slice of rules, because readers keep the old one. It sorts when a
+// route changes, and not for each request.
 func (h *host) order() {
 	var rules []Rule
 	for _, route := range h.http {

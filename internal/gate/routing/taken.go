@@ -18,6 +18,7 @@ type takenPort struct {
 // several stands for more than one namespace.
 const several = "*"
 
+// add notes the namespace of a listener for its host name and for every wildcard that includes it, or several.
 func (t Taken) add(listener *Listener) {
 	p := t[listener.Port]
 	if p == nil {
@@ -40,6 +41,8 @@ func (t Taken) add(listener *Listener) {
 
 // conflict returns why a listener conflicts with one of a Gateway that goes first at the same address, or "". A port has one protocol. Gateways of one
 // namespace may share host names. Those of several may not: with a route for the same host, one would get the players of another.
+// A wildcard and a name within it conflict, too: a more specific route wins, so a tenant could take single hosts of another one's
+// wildcard.
 func (t Taken) conflict(namespace string, spec *gatewayv1.Listener, address int) gatewayv1.ListenerConditionReason {
 	p := t[Port{address, spec.Port}]
 	if p == nil {

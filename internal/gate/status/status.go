@@ -24,7 +24,8 @@ import (
 // writers is how many statuses are written at a time. The API server's own priorities and fairness bound them.
 const writers = 16
 
-// Writer writes statuses.
+// Writer writes statuses. The queue has a key once, so a route that changes often is written with its latest state. Keys wait
+// while another replica leads, and are compared when this one does: most need no write then.
 type Writer struct {
 	Client     client.Client
 	State      *follow.State
@@ -76,6 +77,8 @@ func (w *Writer) leads() chan struct{} {
 	return w.leading
 }
 
+// work takes a key before it is leader, and keeps it until then, so that the first status after a change of leaders is written
+// immediately. A conflict is no error: the next attempt reads the object again.
 func (w *Writer) work(ctx context.Context) {
 	for {
 		key, shutdown := w.queue.Get()
@@ -116,6 +119,7 @@ func (w *Writer) write(ctx context.Context, key routing.Key) error {
 	}
 }
 
+// writeClass leaves classes of other controllers alone.
 func (w *Writer) writeClass(ctx context.Context, name string) error {
 	class := &gatewayv1.GatewayClass{}
 	if err := w.Client.Get(ctx, client.ObjectKey{Name: name}, class); err != nil {
@@ -134,6 +138,7 @@ func (w *Writer) writeClass(ctx context.Context, name string) error {
 	return w.patch(ctx, before, class, equality.Semantic.DeepEqual(before.Status, class.Status))
 }
 
+// writeGateway computes the status from the object as it is now, and keeps the times of conditions that do not change.
 func (w *Writer) writeGateway(ctx context.Context, name types.NamespacedName) error {
 	compiled, ours := w.State.GatewayStatus(name)
 	if !ours {
@@ -205,7 +210,8 @@ func (w *Writer) merge(known, wanted []metav1.Condition) []metav1.Condition {
 	return out
 }
 
-// patch writes a status if it has changed, unless another client wrote in between.
+// patch writes a status if it has changed, unless another client wrote in between. The lock refuses a write from an old view. The
+// key is queued again, and reads the newer object.
 func (w *Writer) patch(ctx context.Context, before, after client.Object, unchanged bool) error {
 	if unchanged {
 		return nil

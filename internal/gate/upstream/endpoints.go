@@ -51,7 +51,8 @@ func NewEndpoints() *Endpoints {
 	}
 }
 
-// Set replaces what an EndpointSlice has.
+// Set replaces what an EndpointSlice has. A Service may have several EndpointSlices, which change one after another. Each
+// replaces only its own part.
 func (e *Endpoints) Set(slice *discoveryv1.EndpointSlice) {
 	content := sliceContent{
 		service: types.NamespacedName{Namespace: slice.Namespace, Name: slice.Labels[discoveryv1.LabelServiceName]},
@@ -100,6 +101,7 @@ func (e *Endpoints) Delete(slice types.NamespacedName) {
 	e.remove(slice)
 }
 
+// remove joins the remaining slices of the Service, since one pod may be in two of them.
 func (e *Endpoints) remove(slice types.NamespacedName) {
 	content, found := e.slices[slice]
 	if !found {

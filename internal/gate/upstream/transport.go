@@ -126,7 +126,8 @@ func NewTransport(dialer *Dialer) *Transport {
 	return t
 }
 
-// authority names a pod's port for the transports, whose pools of connections are by host: the UID makes pods distinct.
+// authority names a pod's port for the transports, whose pools of connections are by host: the UID makes pods distinct. Without
+// it a connection that was kept would be used for another pod that got the same address, of another player.
 func authority(address Address) string {
 	host, port, _ := net.SplitHostPort(address.HostPort)
 	return net.JoinHostPort(strings.ReplaceAll(address.Pod, ".", "-")+"."+strings.ReplaceAll(host, ":", "-"), port)
@@ -179,6 +180,7 @@ func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
 		req.URL = &url.URL{Scheme: "http", Host: authority(address), Path: req.URL.Path, RawPath: req.URL.RawPath, RawQuery: req.URL.RawQuery, ForceQuery: req.URL.ForceQuery}
 		answer, err := transport.RoundTrip(req)
 		var refused *net.OpError
+		// Only a connection that was not made is tried at the next pod. A request that was sent may have had an effect.
 		if err == nil || !errors.As(err, &refused) || refused.Op != "dial" {
 			return answer, err //nolint:wrapcheck // the proxy reports it
 		}

@@ -80,6 +80,7 @@ func (r *Recorder) End(key Key) {
 	r.end(key)
 }
 
+// The counts of the route are added to those of its Challenge, so a counter of Prometheus never falls.
 func (r *Recorder) end(key Key) {
 	if u := r.uses[key]; u != nil {
 		u.end()

@@ -49,6 +49,7 @@ func (u *Use) Track(to net.Conn) net.Conn {
 	c := &conn{Conn: to, use: u}
 	u.mu.Lock()
 	defer u.mu.Unlock()
+	// The route was deleted while the connection was being made. end has closed the others, and would not find this one.
 	if u.ended {
 		_ = to.Close()
 		return to

@@ -12,7 +12,9 @@ import (
 )
 
 // build applies the plan. No pod runs before its network policies exist. Nothing is pruned: the objects of a challenge
-// never change, and a search for more would list the whole namespace, which may hold thousands of challenges.
+// never change, and a search for more would list the whole namespace, which may hold thousands of challenges. The order is the
+// order of the steps: policies, Services, Deployments. A step that fails ends the list, so a Deployment is never made without the
+// objects before it.
 func (r *Reconciler) build(ctx context.Context, o Observed) (endpoint int32, _ *outcome.Problem, _ error) {
 	in := r.inputs(o)
 	p := plan(in)
@@ -34,6 +36,7 @@ func (r *Reconciler) build(ctx context.Context, o Observed) (endpoint int32, _ *
 			Then: func(_ context.Context, live []client.Object) error {
 				for _, s := range live {
 					if port := serviceNodePort(s); port != 0 {
+						// The port is known as soon as the API server has stored the Service, before any pod runs.
 						endpoint = port
 					}
 				}

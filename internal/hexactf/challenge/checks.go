@@ -16,7 +16,8 @@ import (
 )
 
 // check returns the problem that keeps a challenge from being built, nil when there is none. A started challenge
-// is built from its snapshot, which was valid at the start.
+// is built from its snapshot, which was valid at the start. The first problem is returned. Each of them must be corrected in
+// another object.
 func check(o Observed, cfg config.HexaCTF) *outcome.Problem {
 	if o.Started != nil || o.Inherited {
 		return nil
@@ -43,7 +44,7 @@ func check(o Observed, cfg config.HexaCTF) *outcome.Problem {
 }
 
 // terminal reports whether a problem ends a challenge that never ran: it cannot be fixed, or was not fixed within the
-// timeout.
+// timeout. A definition that is invalid ends nothing: its author may correct it.
 func terminal(c *hexactfv1.Challenge, p *outcome.Problem, timeout time.Duration, now time.Time) bool {
 	if p == nil {
 		return false

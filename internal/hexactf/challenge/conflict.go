@@ -31,7 +31,8 @@ type otherOwner struct {
 }
 
 // otherOwner finds the owner of the object for which a write was refused. Objects that a deletion with
-// --cascade=orphan left behind are given to the garbage collector: p has every object that can be in the way.
+// --cascade=orphan left behind are given to the garbage collector: p has every object that can be in the way. It asks the API
+// server for the object. The cache leaves out an object that lacks the label, and may not show its deletion yet.
 func (r *Reconciler) otherOwner(ctx context.Context, c *hexactfv1.Challenge, p Plan, err error) (found otherOwner) {
 	var refused *ownership.RefusedError
 	if !errors.As(err, &refused) {

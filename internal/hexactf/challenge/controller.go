@@ -38,6 +38,7 @@ func (r *Reconciler) newKind() *reconcile.Kind[*hexactfv1.Challenge, Outcome] {
 		},
 		Apply: r.apply,
 		Status: func(c *hexactfv1.Challenge, out Outcome, _ outcome.Problems, now time.Time) reconcile.Ready {
+			// The status stays as it is, and is looked at again when the time is over.
 			if quietFor(out, r.Config, now) > 0 {
 				return reported(c)
 			}
@@ -56,7 +57,8 @@ func (r *Reconciler) newKind() *reconcile.Kind[*hexactfv1.Challenge, Outcome] {
 	}
 }
 
-// apply starts a challenge without a problem, writes its objects, and observes the result.
+// apply starts a challenge without a problem, writes its objects, and observes the result. A challenge that another operator has
+// started is only observed.
 func (r *Reconciler) apply(ctx context.Context, c *hexactfv1.Challenge, out *Outcome, problems *outcome.Problems) error {
 	if !out.Inherited && len(*problems) == 0 {
 		if err := r.start(ctx, out); err != nil {
@@ -74,7 +76,8 @@ func (r *Reconciler) apply(ctx context.Context, c *hexactfv1.Challenge, out *Out
 }
 
 // giveUp asks for the deletion of a challenge that can never run. Its state says why, and a message is recorded,
-// before it is gone.
+// before it is gone. It comes after the write of the status, so the message about the end is in the outbox before the challenge
+// is deleted.
 func (r *Reconciler) giveUp(ctx context.Context, c *hexactfv1.Challenge, _ Outcome, problems outcome.Problems, _ error, now time.Time) error {
 	reason := problems.First()
 	if !terminal(c, reason, r.Config.DefinitionTimeout, now) {

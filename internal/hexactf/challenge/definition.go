@@ -15,7 +15,7 @@ import (
 )
 
 // Snapshot holds the inputs that a challenge was started with. A later change of the definition or of the settings does
-// not change the challenge of a player.
+// not change the challenge of a player. It is stored as JSON, so the names of its fields must not change while challenges live.
 type Snapshot struct {
 	Components []hexactfv1.Component `json:"components"`
 	// Isolated is HEXACTF_ISOLATION as it was at the start.
@@ -42,7 +42,8 @@ func (s *Snapshot) raw() (*runtime.RawExtension, error) {
 	return &runtime.RawExtension{Raw: data}, nil
 }
 
-// decodeSnapshot returns the snapshot of a challenge, nil if it was not started.
+// decodeSnapshot returns the snapshot of a challenge, nil if it was not started. A snapshot that cannot be read is an error. A
+// challenge is never built from the present definition in its place.
 func decodeSnapshot(c *hexactfv1.Challenge) (*Snapshot, error) {
 	if c.Status.DefinitionSnapshot == nil {
 		return nil, nil

@@ -20,7 +20,8 @@ import (
 var sendDelays = backoff.Exponential{First: 100 * time.Millisecond, Max: 5 * time.Second}
 
 // deliveries are what is known of the messages of challenges and is in no status yet. Each is forgotten when its
-// challenge is gone. The zero value is ready for use.
+// challenge is gone. The zero value is ready for use. Nothing of it survives the process: a successor sends again what no status
+// has removed, with the same bytes.
 type deliveries struct {
 	off bool
 	mu  sync.Mutex
@@ -54,6 +55,7 @@ func (d *deliveries) known(c *hexactfv1.Challenge) delivery {
 	return known
 }
 
+// update changes a copy, and stores it under the name of the challenge: known gives nothing of an earlier one of that name.
 func (d *deliveries) update(c *hexactfv1.Challenge, change func(*delivery)) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -69,6 +71,7 @@ func (d *deliveries) update(c *hexactfv1.Challenge, change func(*delivery)) {
 func (d *deliveries) acknowledged(c *hexactfv1.Challenge, sequence int64) (recovered bool) {
 	d.update(c, func(known *delivery) {
 		recovered = known.problem != ""
+		// A late answer to an earlier attempt never lowers it.
 		known.acknowledged, known.problem = max(known.acknowledged, sequence), ""
 	})
 	return recovered

@@ -9,6 +9,7 @@ import (
 	hexactfv1 "github.com/bergctf/berg-operator/api/hexactf/v1alpha1"
 )
 
+// deployment selects its pods by labels that never change: a selector is immutable.
 func deployment(in Inputs, component hexactfv1.Component) *appsv1.Deployment {
 	labels := in.labels(component.Name)
 	return &appsv1.Deployment{
@@ -29,6 +30,7 @@ func replicas(component hexactfv1.Component) int32 {
 	return ptr.Deref(component.Deployment.Spec.Replicas, 1)
 }
 
+// podSpec takes from the definition only the containers and the node selector, so that other fields of it have no effect.
 func podSpec(in Inputs, component hexactfv1.Component) corev1.PodSpec {
 	from := component.Deployment.Spec.Template.Spec
 	spec := corev1.PodSpec{NodeSelector: from.NodeSelector, Containers: from.Containers}

@@ -73,7 +73,8 @@ func pendingBefore(s *hexactfv1.ChallengeStatus, acknowledged int64) []hexactfv1
 	return left
 }
 
-// store stores the message Deleted of a challenge. It must come before the removal of the finalizer.
+// store stores the message Deleted of a challenge. It must come before the removal of the finalizer. It is in the memory only
+// after it is in the API server. The sender finds it there when the challenge is gone.
 func (e *endings) store(ctx context.Context, c *hexactfv1.Challenge, acknowledged int64) error {
 	m, found := deletedMessage(&c.Status, acknowledged)
 	if !found {
@@ -103,6 +104,7 @@ func leaseName(uid types.UID) string { return "hexactf-deleted-" + string(uid) }
 // source finds the messages that an earlier process has stored, and enqueues their challenges.
 func (e *endings) source() source.Source {
 	return source.Func(func(ctx context.Context, queue workqueue.TypedRateLimitingInterface[ctrl.Request]) error {
+		// A source must not block the start of its controller. Until the list is read, find says that it is not ready.
 		go func() {
 			for attempt := 1; ; attempt++ {
 				err := e.load(ctx, queue)
@@ -121,6 +123,8 @@ func (e *endings) source() source.Source {
 	})
 }
 
+// load reads the stored messages of earlier processes. It must succeed before a message is sent: an older one of the same name
+// goes first.
 func (e *endings) load(ctx context.Context, queue workqueue.TypedRateLimitingInterface[ctrl.Request]) error {
 	var leases coordinationv1.LeaseList
 	err := e.Writer.Live.List(ctx, &leases, client.InNamespace(e.namespace), client.MatchingLabels{labelMessage: string(hexactfv1.StateDeleted)})
@@ -147,7 +151,8 @@ func (e *endings) load(ctx context.Context, queue workqueue.TypedRateLimitingInt
 }
 
 // find returns the stored messages of challenges that had a name before the present one, the oldest first; ready is false before the
-// messages of an earlier process are known. present is empty if the name is free.
+// messages of an earlier process are known. present is empty if the name is free. Before all are known, no message of the name
+// may be sent: one of them may have to come first.
 func (e *endings) find(name types.NamespacedName, present types.UID) (former []ending, ready bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -160,7 +165,8 @@ func (e *endings) find(name types.NamespacedName, present types.UID) (former []e
 	return former, e.loaded
 }
 
-// acknowledged removes a message that the broker has.
+// acknowledged removes a message that the broker has. The order matters: first it counts as sent, then the Lease goes, then the
+// memory.
 func (e *endings) acknowledged(ctx context.Context, stored ending) error {
 	// If the Lease cannot be deleted now, the next attempt deletes it, and does not send the message again.
 	stored.sent = true

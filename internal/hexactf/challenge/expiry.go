@@ -22,7 +22,8 @@ func expired(c *hexactfv1.Challenge, now time.Time) bool {
 	return c.Status.ExpiresAt != nil && !now.Before(c.Status.ExpiresAt.Time)
 }
 
-// expiries deletes live challenges that have expired.
+// expiries deletes live challenges that have expired. It has workers of its own, so that a thousand starts do not delay an
+// expiry.
 func (r *Reconciler) expiries() *expiry.Controller[*hexactfv1.Challenge, reason] {
 	return &expiry.Controller[*hexactfv1.Challenge, reason]{
 		Name:    "challenge-expiry",

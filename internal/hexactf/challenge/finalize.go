@@ -24,10 +24,13 @@ const (
 
 // finalize records that a challenge is being deleted, and stops its pods. It is done when they are gone, the broker
 // has acknowledged the messages or KAFKA_DELETE_TIMEOUT is over, and the last message is stored, which is sent when the challenge is
-// gone; Kubernetes then deletes the objects that the challenge owns. It needs neither the definition nor any object of the challenge.
+// gone; Kubernetes then deletes the objects that the challenge owns. It needs neither the definition nor any object of the
+// challenge. Each step is checked again in each reconciliation, and done again if need be. So a successor continues where this
+// process ended.
 func (r *Reconciler) finalize(ctx context.Context, c *hexactfv1.Challenge, now time.Time) (done bool, retry time.Duration, err error) {
 	known := r.deliveries.get(c)
 	isRecorded := c.Status.CurrentStatus.State == hexactfv1.StateTerminating
+	// The state is recorded and all messages before the last one have arrived: only pods and the last message are left.
 	if isRecorded && (known.Off || len(pendingBefore(&c.Status, known.Acknowledged)) == 0) {
 		stopped, err := r.stop(ctx, c)
 		if err != nil || !stopped {
@@ -68,7 +71,7 @@ func (r *Reconciler) finalize(ctx context.Context, c *hexactfv1.Challenge, now t
 }
 
 // storeEnding stores the message Deleted of a challenge that is done with all else. An API server that does not take it delays the
-// deletion as long as a broker that does not answer.
+// deletion as long as a broker that does not answer. It is the last step. The finalizer goes only after it.
 func (r *Reconciler) storeEnding(ctx context.Context, c *hexactfv1.Challenge, known Delivery, now time.Time) (done bool, retry time.Duration, err error) {
 	if known.Off {
 		return true, 0, nil

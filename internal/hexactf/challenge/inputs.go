@@ -58,7 +58,7 @@ const (
 // prefix is the beginning of the names of a component's objects. Dashes in a user are at its end and leave one reading. A dash in a
 // challengeId or in the name of a component does not: problem 7-web of user c, and problem 7 of user web-c, could have the same
 // names. So those names, and names that are too long, end in a hash of all three. They begin differently, so that no user can be
-// called what the hash makes of another one.
+// called what the hash makes of another one. The names are in objects of running challenges, so the rule must never change.
 func (in Inputs) prefix(component string) string {
 	id := in.Identity.ChallengeID
 	name := id + "-" + component + "-" + in.Identity.User

@@ -17,7 +17,8 @@ const maxOutbox = 64
 
 // record adds the message about a new state of a challenge. Its timestamp has the precision of the API server, so that
 // a repeat has the same bytes. It is never before the timestamp of the previous message, even if the clock was put
-// back.
+// back. It writes only into the status that the caller is about to patch. So a state and its message are stored together, or
+// neither is.
 func record(s *hexactfv1.ChallengeStatus, state hexactfv1.State, now time.Time) {
 	if s.ChallengeID == "" || s.User == "" {
 		return // the platform refuses a message without both
@@ -27,6 +28,7 @@ func record(s *hexactfv1.ChallengeStatus, state hexactfv1.State, now time.Time) 
 	}
 	m := s.Messages
 	m.Recorded++
+	// The sequence is counted in the status, so it grows across processes.
 	message := hexactfv1.Message{Sequence: m.Recorded, NewStatus: state, Timestamp: metav1.NewMicroTime(now.UTC().Truncate(time.Microsecond))}
 	if n := len(m.Outbox); n > 0 && message.Timestamp.Before(&m.Outbox[n-1].Timestamp) {
 		message.Timestamp = m.Outbox[n-1].Timestamp
@@ -63,7 +65,8 @@ func removeAcknowledged(s *hexactfv1.ChallengeStatus, acknowledged int64) {
 	s.Messages.Outbox = pending(s, acknowledged)
 }
 
-// pending are the messages of an outbox that were not acknowledged, nil for none.
+// pending are the messages of an outbox that were not acknowledged, nil for none. The outbox is sorted by sequence, so the rest
+// begins at the first that was not acknowledged.
 func pending(s *hexactfv1.ChallengeStatus, acknowledged int64) []hexactfv1.Message {
 	if s.Messages == nil {
 		return nil
@@ -89,7 +92,8 @@ func messageState(state hexactfv1.State) (named hexactfv1.State, ok bool) {
 }
 
 // payload is a message as consumers read it. All consumers need the first four fields; a consumer that does not know
-// the later ones ignores them. uid and sequence together identify a message: a repeat has the same.
+// the later ones ignores them. uid and sequence together identify a message: a repeat has the same. Its fields and their order
+// are part of the interface to consumers: a change would give a repeated message other bytes.
 type payload struct {
 	User      string          `json:"user"`
 	ProblemID string          `json:"problemId"`

@@ -45,7 +45,8 @@ func networkPolicies(in Inputs) (all []*networkingv1.NetworkPolicy) {
 	return append(all, challengeWide)
 }
 
-// challengePolicy applies to every pod of a challenge.
+// challengePolicy applies to every pod of a challenge. It names both directions, so a pod gets and sends only what a rule of one
+// of its policies allows.
 func challengePolicy(in Inputs) *networkingv1.NetworkPolicy {
 	own := map[string]string{hexactfv1.LabelPartOf: partOfLabel(in.Name.Name)}
 	peers := []networkingv1.NetworkPolicyPeer{{PodSelector: &metav1.LabelSelector{MatchLabels: own}}}

@@ -29,7 +29,8 @@ func (r *Reconciler) observe(ctx context.Context, c *hexactfv1.Challenge) (o Out
 	return o, err
 }
 
-// observeDeployments adds the Deployments after the writes.
+// observeDeployments adds the Deployments after the writes. The writes of this reconciliation are in it: the client's reads wait
+// for them.
 func (r *Reconciler) observeDeployments(ctx context.Context, o *Observed) error {
 	if o.Started == nil {
 		return nil

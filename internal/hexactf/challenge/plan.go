@@ -30,6 +30,7 @@ func (p Plan) objects() []client.Object {
 	return all
 }
 
+// plan puts policies first: they are to be in place before a pod is.
 func plan(in Inputs) Plan {
 	var p Plan
 	if in.Snapshot.Isolated {

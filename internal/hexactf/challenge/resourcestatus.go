@@ -110,6 +110,7 @@ func (m *resourceStatus) collect(ctx context.Context, reader client.Reader, clk 
 	values := make(map[series]float64, len(challenges.Items)+len(m.ended))
 	m.forget(clk.Now())
 	for _, e := range m.ended {
+		// A live challenge of the same labels, below, replaces it.
 		values[e.series] = statusDeleted
 	}
 	for i := range challenges.Items {

@@ -76,6 +76,7 @@ func validateRights(cfg config.HexaCTF, parent *field.Path, c corev1.Container) 
 	return errs
 }
 
+// validateSecurityContext allows the fields that it does not name.
 func validateSecurityContext(cfg config.HexaCTF, fieldPath *field.Path, s *corev1.SecurityContext) field.ErrorList {
 	if s == nil {
 		return nil

@@ -33,12 +33,14 @@ const (
 )
 
 // sender sends the messages of the outboxes: one at a time of each challenge, in their order. A broker that does not
-// answer delays only messages, and deletions for KAFKA_DELETE_TIMEOUT at most.
+// answer delays only messages, and deletions for KAFKA_DELETE_TIMEOUT at most. The queue gives a challenge to one worker at a
+// time, so its messages never overtake each other.
 type sender struct {
 	*Reconciler
 	delays workqueue.TypedRateLimiter[ctrl.Request]
 }
 
+// setup has workers of its own, so that a broker that does not answer delays no challenge.
 func (s *sender) setup(mgr ctrl.Manager) error {
 	s.delays = backoff.NewLimiter[ctrl.Request](sendDelays, maxAttempts)
 	return ctrl.NewControllerManagedBy(mgr).
@@ -67,7 +69,8 @@ func recorded(o client.Object) int64 {
 	return 0
 }
 
-// Reconcile sends the messages of one challenge that were not acknowledged yet.
+// Reconcile sends the messages of one challenge that were not acknowledged yet. What it sends comes from the status and from
+// Leases alone. It writes no status: the controller of challenges removes acknowledged messages.
 func (s *sender) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	c := &hexactfv1.Challenge{}
 	// A write in progress triggers an event, so there is nothing to wait for.
@@ -95,6 +98,7 @@ func (s *sender) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, 
 	// status does.
 	messages := pending(&c.Status, s.deliveries.get(c).Acknowledged)
 	if c.DeletionTimestamp != nil {
+		// Deleted is sent from its Lease, when the name is free.
 		messages = pendingBefore(&c.Status, s.deliveries.get(c).Acknowledged)
 	}
 	for _, m := range messages {
@@ -106,6 +110,7 @@ func (s *sender) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, 
 			unsendable.Inc()
 			if cause := s.Reason(err); s.deliveries.failed(c, cause) {
 				log.FromContext(ctx).Info("sending a message failed, trying again", "state", m.NewStatus, "reason", cause)
+				// The condition about messages changes.
 				s.queue.addAfter(req, 0)
 			}
 			return ctrl.Result{RequeueAfter: s.delays.When(req)}, nil

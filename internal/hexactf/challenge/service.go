@@ -44,7 +44,8 @@ const (
 )
 
 // serviceWriter writes the Services of a plan. If another Service has taken the published node port, the API server
-// allocates another one. A node port that the definition names is never given up.
+// allocates another one. A node port that the definition names is never given up. Players know the node port, so the API server
+// is asked for the same one as long as it may become free.
 func serviceWriter(published int32) func(context.Context, apply.Writer, ownership.Owner, client.Object) (client.Object, error) {
 	return func(ctx context.Context, w apply.Writer, owner ownership.Owner, object client.Object) (client.Object, error) {
 		desired := object.(*corev1.Service)

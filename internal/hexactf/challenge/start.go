@@ -9,7 +9,8 @@ import (
 )
 
 // start persists the snapshot of a challenge, and that it is being built, before the first object exists: a
-// reconciliation after a crash builds the same objects.
+// reconciliation after a crash builds the same objects. If the patch fails, nothing was built, and the next reconciliation
+// decides again.
 func (r *Reconciler) start(ctx context.Context, out *Outcome) error {
 	if out.Started != nil {
 		return nil

@@ -38,6 +38,7 @@ func computeStatus(out Outcome, cfg config.HexaCTF, now time.Time) reconcile.Rea
 		return computeInherited(c, out.Definition, out.Delivery, now)
 	}
 	s := &c.Status
+	// They are read before they are written: deliver compares them.
 	was, before := s.CurrentStatus.State, s.Endpoint
 	identify(c, out.Definition, now)
 	late := startDeadlinePassed(c, cfg, now)
@@ -59,6 +60,7 @@ func computeStatus(out Outcome, cfg config.HexaCTF, now time.Time) reconcile.Rea
 	set(availability(out, ready, late, missing))
 	set(notifying(out.Delivery))
 	moved := was == hexactfv1.StateRunning && s.CurrentStatus.State == was && before != s.Endpoint
+	// Last, because the message has the state and the endpoint of this status.
 	deliver(s, out.Delivery, was, moved, now)
 	return computeReady(c, out.Problem)
 }
@@ -86,7 +88,7 @@ func reported(c *hexactfv1.Challenge) reconcile.Ready {
 
 // identify writes once which challenge this is. definition is nil where none was found. Until the start, a definition
 // that was found decides how long the challenge lives, even if nothing can be built from it: a shared challenge must not
-// expire while its definition is being fixed.
+// expire while its definition is being fixed. Once the challenge was started, nothing of it changes.
 func identify(c *hexactfv1.Challenge, definition *hexactfv1.ChallengeDefinition, now time.Time) {
 	s := &c.Status
 	if s.StartedAt == nil {
@@ -115,7 +117,7 @@ func deliver(s *hexactfv1.ChallengeStatus, d Delivery, was hexactfv1.State, move
 }
 
 // currentStatus is the state of a live challenge. One that has run stays Running: later problems show in its
-// conditions and end no player's game.
+// conditions and end no player's game. RunningAt is never removed, so the state does not go back.
 func currentStatus(out Outcome, late bool, missing string) hexactfv1.CurrentStatus {
 	p, s := out.Problem, out.Challenge.Status
 	status := hexactfv1.CurrentStatus{State: hexactfv1.StateCreating}
@@ -190,7 +192,8 @@ func startDeadlinePassed(c *hexactfv1.Challenge, cfg config.HexaCTF, now time.Ti
 // less, also where a hundred challenges start concurrently, and every write that is left out shortens the wait of the others.
 const quietStart = 10 * time.Second
 
-// quietFor is how much longer a start needs no report, zero if there is something to report now.
+// quietFor is how much longer a start needs no report, zero if there is something to report now. A start that has a problem, or
+// is over, is reported immediately.
 func quietFor(out Outcome, cfg config.HexaCTF, now time.Time) time.Duration {
 	c := out.Challenge
 	ready, _ := checkAvailability(out)
@@ -234,6 +237,7 @@ func definitionFound(out Outcome) (condition string, _ metav1.ConditionStatus, r
 	return condition, metav1.ConditionTrue, hexactfv1.ReasonDefinitionFound, "The challenge runs the definition as it was at the start"
 }
 
+// resourcesCreated is Unknown while a step before it has the problem.
 func resourcesCreated(out Outcome) (condition string, _ metav1.ConditionStatus, reason, message string) {
 	condition = hexactfv1.ConditionResourcesCreated
 	switch p := out.Problem; {
@@ -248,6 +252,8 @@ func resourcesCreated(out Outcome) (condition string, _ metav1.ConditionStatus, 
 	}
 }
 
+// availability distinguishes a challenge that never was available from one that no longer is, and one that is late from one that
+// still has time.
 func availability(out Outcome, ready, late bool, missing string) (condition string, _ metav1.ConditionStatus, reason, message string) {
 	condition = hexactfv1.ConditionAvailable
 	switch {

@@ -25,7 +25,8 @@ import (
 
 // stop scales an isolated challenge that is being deleted to zero, and reports whether its last pod is gone. A program may ignore
 // the signal to end for the whole grace period, and until then a network policy must select its pod. So the policies have no owner,
-// are put back while pods are left, and are deleted after the last pod.
+// are put back while pods are left, and are deleted after the last pod. A challenge without policies is not waited for: its pods
+// go with the Deployments.
 func (r *Reconciler) stop(ctx context.Context, c *hexactfv1.Challenge) (stopped bool, err error) {
 	started, err := decodeSnapshot(c)
 	if err != nil || started == nil || !started.Isolated {
@@ -48,7 +49,8 @@ func (r *Reconciler) stop(ctx context.Context, c *hexactfv1.Challenge) (stopped 
 	}
 }
 
-// scaleDown scales the Deployments of a challenge to zero, and reports whether none of them creates pods any more.
+// scaleDown scales the Deployments of a challenge to zero, and reports whether none of them creates pods any more. The
+// Deployments stay until the garbage collector deletes them. A zero is enough to stop their pods.
 func (r *Reconciler) scaleDown(ctx context.Context, c *hexactfv1.Challenge, in Inputs) (stopped bool, err error) {
 	stopped = true
 	for _, component := range in.Snapshot.Components {

@@ -59,6 +59,7 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager) err
 		// Services have no generation, so no change can be left out.
 		Watches(&corev1.Service{}, owner).
 		Watches(&corev1.Pod{}, owner, builder.WithPredicates(troubleChanged)).
+		// The events of objects come twice: for live challenges, and with a lower priority for challenges that are being deleted.
 		Watches(&appsv1.Deployment{}, r.stopping()).
 		Watches(&corev1.Pod{}, r.stopping()).
 		Watches(&networkingv1.NetworkPolicy{}, r.stopping(), builder.WithPredicates(changes)).
@@ -78,6 +79,7 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager) err
 	return (&sender{Reconciler: r}).setup(mgr)
 }
 
+// index leaves out challenges with a snapshot: a change of their definition does not concern them.
 func (r *Reconciler) index(ctx context.Context, indexer client.FieldIndexer) error {
 	if err := indexer.IndexField(ctx, &hexactfv1.Challenge{}, indexDefinition, func(o client.Object) []string {
 		c := o.(*hexactfv1.Challenge)
@@ -173,7 +175,8 @@ var troubleChanged = predicate.Funcs{
 	DeleteFunc: func(e event.DeleteEvent) bool { return trouble(e.Object.(*corev1.Pod)) != "" },
 }
 
-// TrimDeployment drops fields that the status of a challenge does not depend on.
+// TrimDeployment drops fields that the status of a challenge does not depend on. available and whyNot give the same answer as for
+// the complete one.
 func TrimDeployment(d *appsv1.Deployment) {
 	status := appsv1.DeploymentStatus{ObservedGeneration: d.Status.ObservedGeneration}
 	for _, c := range d.Status.Conditions {
@@ -190,7 +193,7 @@ func TrimDeployment(d *appsv1.Deployment) {
 }
 
 // TrimPod keeps only fields that the status of a challenge depends on. It keeps a pod's environment, which may hold a
-// flag, out of the cache.
+// flag, out of the cache. whyNot and trouble give the same answer for the pod as for the complete one.
 func TrimPod(p *corev1.Pod) {
 	p.Annotations, p.OwnerReferences, p.ManagedFields = nil, nil, nil
 	for name := range p.Labels {
@@ -215,6 +218,7 @@ func TrimPod(p *corev1.Pod) {
 	p.Status = status
 }
 
+// waiting keeps of each status what explains a container that does not start.
 func waiting(all []corev1.ContainerStatus) []corev1.ContainerStatus {
 	var kept []corev1.ContainerStatus
 	for _, s := range all {

@@ -59,7 +59,8 @@ func (e *unansweredError) Error() string {
 
 func (e *unansweredError) Unwrap() error { return e.last }
 
-// Client sends messages to one topic. It is safe for concurrent use.
+// Client sends messages to one topic. It is safe for concurrent use. mu guards the fields below it. No call of the library that
+// may wait is made with it.
 type Client struct {
 	cfg      config.Kafka
 	opts     []kgo.Opt
@@ -188,7 +189,8 @@ func check(key string, value []byte) error {
 }
 
 // startSend returns the send of this value, and true. While another value of the same key is in flight, it returns that
-// send and false.
+// send and false. The check for a send of the same key and the entry of the new one happen under one lock, so a key never has
+// two.
 func (c *Client) startSend(key string, value []byte) (s *send, same bool, err error) {
 	c.mu.Lock()
 	if c.current == nil {
@@ -229,7 +231,8 @@ func (c *Client) startSend(key string, value []byte) (s *send, same bool, err er
 // closed is a closed channel.
 var closed = func() chan struct{} { c := make(chan struct{}); close(c); return c }()
 
-// completed records the result of a send.
+// completed records the result of a send. err is set before done is closed, so a waiter that sees done may read err without the
+// lock.
 func (c *Client) completed(p *producer, key string, s *send, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -242,6 +245,7 @@ func (c *Client) completed(p *producer, key string, s *send, err error) {
 	switch {
 	case err == nil:
 		c.replaceDelay = 0
+		// The next attempt to publish the value gets its answer from here, and no second copy is sent.
 		if s.waiters == 0 {
 			c.remember(key, s.value)
 		}
@@ -303,7 +307,7 @@ func breaksProducer(err error) bool {
 }
 
 // usable returns the producer for the next message: the current one, or its replacement if it is broken. The caller
-// holds the lock.
+// holds the lock. A producer that is broken is used until its replacement is due: its messages fail, and are tried again.
 func (c *Client) usable() *producer {
 	if c.current.broken && c.now().Sub(c.replaced) >= c.replaceDelay {
 		c.replace()
@@ -374,7 +378,7 @@ func (c *Client) Start(ctx context.Context) error {
 func (*Client) NeedLeaderElection() bool { return false }
 
 // Close waits for the sends in flight, no longer than ctx, and ends the client. A message that was not acknowledged until
-// then may have arrived or not.
+// then may have arrived or not. A second call returns when the producers have ended, or ctx has.
 func (c *Client) Close(ctx context.Context) {
 	// No new message can start after this: Publish finds no producer. The lock is released before the wait, which may
 	// take long.

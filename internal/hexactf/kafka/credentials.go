@@ -65,7 +65,8 @@ func scramAuth(cfg config.Kafka) func(context.Context) (scram.Auth, error) {
 	}
 }
 
-// checkCredentials reads every file once and returns all their errors.
+// checkCredentials reads every file once and returns all their errors. It is called before the first connection, so that a wrong
+// file ends the start and is not found only with the first message.
 func checkCredentials(cfg config.Kafka) error {
 	_, tlsErr := tlsConfig(cfg)
 	var passwordErr error
@@ -75,6 +76,7 @@ func checkCredentials(cfg config.Kafka) error {
 	return errors.Join(tlsErr, passwordErr)
 }
 
+// tlsConfig is called for each connection. Errors name the setting and its file, and no content.
 func tlsConfig(cfg config.Kafka) (*tls.Config, error) {
 	result := &tls.Config{MinVersion: tls.VersionTLS12}
 	if cfg.CAFile != "" {

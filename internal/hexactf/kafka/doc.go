@@ -17,4 +17,6 @@
 // A client of the library can break permanently: after a producer ID was refused once, or a topic was created again under
 // another ID, every later message fails immediately. After an error that is not about a single message the client is
 // replaced, with a growing delay between replacements.
+//
+// client.go sends, credentials.go reads certificates and passwords for each connection, and reason.go puts errors into words.
 package kafka

@@ -53,6 +53,7 @@ var (
 	brokerAddress = regexp.MustCompile(`\b\d+\.\d+\.\d+\.\d+:\d+\b|\[[0-9a-fA-F:.]+(%\w+)?\]:\d+\b`)
 )
 
+// The more precise cases come first, as an error may be several of them.
 func reason(err error) string {
 	var said *kerr.Error
 	var file *credentialsError
@@ -106,6 +107,7 @@ func refusal(e *kerr.Error) string {
 	return text + ": " + e.Description
 }
 
+// encryption returns "" for errors that are not about TLS.
 func encryption(err error) string {
 	var unknown x509.UnknownAuthorityError
 	var verification *tls.CertificateVerificationError

@@ -88,6 +88,7 @@ func (v validator[T]) ValidateUpdate(ctx context.Context, before, after T) (admi
 // ValidateDelete implements admission.Validator: everything may be deleted.
 func (v validator[T]) ValidateDelete(context.Context, T) (admission.Warnings, error) { return nil, nil }
 
+// validate refuses with the status of the API server for invalid objects, so that clients show each field.
 func (v validator[T]) validate(ctx context.Context, before, after T) error {
 	violations, err := v.check(ctx, before, after)
 	if err != nil || len(violations) == 0 {
@@ -113,6 +114,7 @@ func projectTouched(before, after *kibashipv1.Project) bool {
 		before.Labels[kibashipv1.LabelWorkspaceUUID] != after.Labels[kibashipv1.LabelWorkspaceUUID]
 }
 
+// A class that the Project had before is not looked up: its deletion must not block other changes.
 func (c projects) check(ctx context.Context, before, after *kibashipv1.Project) (rules.Violations, error) {
 	violations := rules.Project(after)
 	if before != nil {
@@ -133,6 +135,8 @@ func (c projects) check(ctx context.Context, before, after *kibashipv1.Project) 
 	if err := c.client.List(ctx, &same, client.MatchingFields{project.IndexUUID: id}, client.UnsafeDisableDeepCopy, client.DisableReadYourWritesConsistency); err != nil {
 		return nil, err
 	}
+	// Two Projects that are created in the same moment may both pass, as the cache has neither. The controller then reports the
+	// newer one.
 	return append(violations, rules.UUIDInUse(after, same.Items)...), nil
 }
 

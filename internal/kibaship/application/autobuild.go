@@ -32,7 +32,8 @@ func enabled(a *kibashipv1.Application) bool {
 	return a.Spec.Type == kibashipv1.TypeGitRepository && source != nil && source.AutoBuild != nil && source.AutoBuild.Enabled
 }
 
-// autoBuild has Deployments build the newest commits of the repository. The Application must be Ready.
+// autoBuild has Deployments build the newest commits of the repository. The Application must be Ready. It is called only for an
+// Application that is Ready, since the operator's rights in the namespace and the Project's limits are known then.
 func (r *Reconciler) autoBuild(ctx context.Context, a *kibashipv1.Application) (b *AutoBuild, err error) {
 	b = &AutoBuild{Off: !r.Config.Pushes.Enabled()}
 	if b.Off {
@@ -82,7 +83,8 @@ func deploymentName(a *kibashipv1.Application, ref git.Ref) string {
 }
 
 // deploy has a Deployment build a commit, and returns why it does not. A Deployment that was once given the commit is left alone: its
-// author may have gone back to an earlier one.
+// author may have gone back to an earlier one. The commit is noted in the same write that asks for its build. So each commit is
+// given once, also after a restart of the operator.
 func (r *Reconciler) deploy(ctx context.Context, a *kibashipv1.Application, ref git.Ref, d *kibashipv1.Deployment, b *AutoBuild) (message string, err error) {
 	branch, _ := strings.CutPrefix(ref.Name, git.Heads)
 	if branch == ref.Name {
@@ -102,6 +104,7 @@ func (r *Reconciler) deploy(ctx context.Context, a *kibashipv1.Application, ref 
 		err = r.Client.Create(ctx, d)
 	case !metav1.IsControlledBy(d, a):
 		return "Deployment " + d.Name + " was not created for pushes: delete it, and it is created again for this branch or tag", nil
+	// Its end need not be an event for this controller, so it is looked at again after refusedInterval.
 	case d.DeletionTimestamp != nil:
 		b.Refused = true
 		return "Deployment " + d.Name + " is being deleted", nil
@@ -110,6 +113,7 @@ func (r *Reconciler) deploy(ctx context.Context, a *kibashipv1.Application, ref 
 	default:
 		if running := d.Status.CurrentPipelineRun; d.Status.ObservedGeneration != d.Generation || d.Status.Phase == kibashipv1.DeploymentInitializing ||
 			running == nil || running.Phase == kibashipv1.DeploymentRunning {
+			// The build of the former commit has not ended. The new spec ends it.
 			begun.before = d.Annotations[kibashipv1.AnnotationPushed]
 		}
 		before := d.DeepCopy()
@@ -139,7 +143,8 @@ func owner(a *kibashipv1.Application) metav1.OwnerReference {
 	return *ref
 }
 
-// ensureWebhook writes the Secret with which the provider signs webhooks.
+// ensureWebhook writes the Secret with which the provider signs webhooks. A Secret that a person made under this name is never
+// overwritten.
 func (r *Reconciler) ensureWebhook(ctx context.Context, a *kibashipv1.Application, b *AutoBuild) error {
 	if r.Config.Pushes.WebhookURL == "" {
 		return nil

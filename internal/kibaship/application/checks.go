@@ -11,7 +11,8 @@ import (
 )
 
 // check returns the problems that keep an Application from Ready: the violations of the webhook's rules, and
-// problems that depend on other objects, which no webhook can know.
+// problems that depend on other objects, which no webhook can know. A Project that does not exist is waited for, as it may be
+// created after its Applications.
 func check(a *kibashipv1.Application, o Observed) (problems outcome.Problems) {
 	add := func(condition, reason string, class outcome.Class, format string, args ...any) {
 		problems.Add(&outcome.Problem{Condition: condition, Reason: reason, Class: class, Message: fmt.Sprintf(format, args...)})

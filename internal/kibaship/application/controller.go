@@ -52,7 +52,8 @@ func (r *Reconciler) newKind() *reconcile.Kind[*kibashipv1.Application, Observed
 	}
 }
 
-// apply writes finalizer and labels, closes the watch of Secrets where no Application names one any more, and starts the builds of pushes.
+// apply writes finalizer and labels, closes the watch of Secrets where no Application names one any more, and starts the builds
+// of pushes. An Application with any problem starts no builds, and is not asked about until it is Ready again.
 func (r *Reconciler) apply(ctx context.Context, a *kibashipv1.Application, o *Observed, problems *outcome.Problems) error {
 	err := r.putMetadata(ctx, a, *o)
 	if err != nil && outcome.Classify(err) != outcome.Rejected {
@@ -94,7 +95,7 @@ func (r *Reconciler) putMetadata(ctx context.Context, a *kibashipv1.Application,
 }
 
 // ProjectLabels returns the labels of an object with the UUIDs of its Project added. While the Project does not exist,
-// existing labels stay unchanged.
+// existing labels stay unchanged. Other labels are left as they are.
 func ProjectLabels(existing map[string]string, project *kibashipv1.Project) map[string]string {
 	wanted := maps.Clone(existing)
 	if project == nil || !rules.UUID(project.Labels[kibashipv1.LabelUUID]) {

@@ -31,7 +31,8 @@ func (r *Reconciler) finalize(ctx context.Context, a *kibashipv1.Application, no
 }
 
 // deleteDeployments deletes the Deployments that refer to the Application, and Deployments that only carry its label. unsent is for how much
-// longer one of them has a state to send.
+// longer one of them has a state to send. The same lists give those that are being deleted already: one of them may still have a
+// state to send.
 func (r *Reconciler) deleteDeployments(ctx context.Context, a *kibashipv1.Application, now time.Time) (unsent time.Duration, err error) {
 	var errs []error
 	seen := map[string]bool{}

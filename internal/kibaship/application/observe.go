@@ -19,6 +19,7 @@ func (o Observed) usable(a *kibashipv1.Application) bool {
 		a.Namespace == naming.Namespace(o.Project.Name)
 }
 
+// observe asks for Secrets only where the operator may read them. Their names are watched, their content is not kept.
 func (r *Reconciler) observe(ctx context.Context, a *kibashipv1.Application) (o Observed, err error) {
 	project := &kibashipv1.Project{}
 	err = r.Client.Get(ctx, types.NamespacedName{Name: a.Spec.ProjectRef.Name}, project)

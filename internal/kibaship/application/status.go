@@ -19,7 +19,8 @@ import (
 // steps are the conditions of an Application, in the order in which they are checked.
 var steps = []string{kibashipv1.ConditionProjectFound, kibashipv1.ConditionSpecAccepted, kibashipv1.ConditionSecretFound}
 
-// waiting reports whether an Application waits though nothing is wrong: its Secrets are not known yet.
+// waiting reports whether an Application waits though nothing is wrong: its Secrets are not known yet. The watch of Secrets
+// enqueues the Application when it knows them.
 func waiting(a *kibashipv1.Application, o Observed) bool {
 	return len(rules.Secrets(&a.Spec)) > 0 && !o.SecretsKnown
 }
@@ -79,6 +80,7 @@ func computeAutoBuild(a *kibashipv1.Application, o Observed, set conditions.Sett
 		s.AutoBuild = &kibashipv1.AutoBuildStatus{}
 	}
 	s.AutoBuild.WebhookURL, s.AutoBuild.WebhookSecret = b.URL, b.Secret
+	// A failed question without an earlier answer says nothing about the refs of the status.
 	if b.Answered && (b.Answer.Problem == "" || len(b.Refs) > 0) {
 		s.AutoBuild.Refs = b.Refs
 	}

@@ -43,6 +43,8 @@ type Reconciler struct {
 	Providers *poll.Providers
 	Provider  kibashipv1.GitProvider
 
+	// waits holds the logins that the provider asked to leave alone. It is lost at a restart, and then learned again from the next
+	// answer.
 	waits poll.Waits
 }
 
@@ -79,7 +81,8 @@ func Unsent(d *kibashipv1.Deployment, a *kibashipv1.Application, now time.Time) 
 }
 
 // Reconcile sends the state of the commit of a Deployment, unless it was sent. If the build of the commit before has not ended, it was
-// cancelled, which is sent first. A build that a deletion ends was cancelled, too.
+// cancelled, which is sent first. A build that a deletion ends was cancelled, too. The note in the annotation is written after
+// the provider has taken the state. If the note is lost, the same state is sent twice, which changes nothing there.
 func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	d := &kibashipv1.Deployment{}
 	if err := r.Client.Get(ctx, req.NamespacedName, d); err != nil {
@@ -132,6 +135,7 @@ var failed = []string{
 	kibashipv1.ReasonRunFailed, kibashipv1.ReasonRunCancelled, kibashipv1.ReasonRunTimedOut, kibashipv1.ReasonPodRefused, kibashipv1.ReasonImagePullFailed,
 }
 
+// computeState is pending while the condition is about another generation, so that no new commit gets an old result.
 func computeState(d *kibashipv1.Deployment) state {
 	c, generation := meta.FindStatusCondition(d.Status.Conditions, kibashipv1.ConditionSucceeded), d.Generation
 	if d.DeletionTimestamp != nil {
@@ -152,7 +156,8 @@ func computeState(d *kibashipv1.Deployment) state {
 // errNotSent is the error of a state that is sent again. The text of its cause may have an address with a token.
 var errNotSent = errors.New("the git provider does not take the state of a commit")
 
-// send sends a state, and returns why the provider refuses it, or for how long it asks to be left alone.
+// send sends a state, and returns why the provider refuses it, or for how long it asks to be left alone. A provider with several
+// APIs is asked one after another, until one knows the address.
 func (r *Reconciler) send(ctx context.Context, a *kibashipv1.Application, deployment, commit string, now state) (refusal string, wait time.Duration, err error) {
 	ctx, cancel := context.WithTimeout(ctx, git.Timeout)
 	defer cancel()
@@ -190,6 +195,7 @@ func (r *Reconciler) send(ctx context.Context, a *kibashipv1.Application, deploy
 		return "", 0, nil
 	case wait > 0:
 		return "", wait, nil
+	// A moment later the answer may be another one. Any other refusal is final, and is noted as sent.
 	case status >= 500, status == http.StatusTooManyRequests, status == http.StatusRequestTimeout:
 		return "", 0, fmt.Errorf("%w: it answers %d", errNotSent, status)
 	default:

@@ -18,7 +18,8 @@ import (
 )
 
 // build creates the objects of a run, cancels runs that are no longer wanted, and returns the
-// problem that stopped it.
+// problem that stopped it. The Pipeline is brought up to date at each reconciliation, also while a run is under way: what a run
+// must keep is in its parameters.
 func (r *Reconciler) build(ctx context.Context, o *Observed, in Inputs) (started bool, _ *outcome.Problem) {
 	d := o.Deployment
 	if _, err := apply.Apply(ctx, r.Writer, ownerFor(d), pipeline(in)); err != nil {
@@ -49,7 +50,8 @@ func (r *Reconciler) build(ctx context.Context, o *Observed, in Inputs) (started
 	return starts, problem
 }
 
-// start creates a run, or says why it waits in the queue.
+// start creates a run, or says why it waits in the queue. The lock is held for the whole of it, so starts follow one after
+// another. Its lists come from the cache, and its reads of the API server are bound by the deadline of ctx.
 func (r *Reconciler) start(ctx context.Context, o *Observed, desired *unstructured.Unstructured) *outcome.Problem {
 	d := o.Deployment
 	r.starting.Lock()
@@ -70,7 +72,8 @@ func (r *Reconciler) start(ctx context.Context, o *Observed, desired *unstructur
 }
 
 // create starts a run, unless there is one: a client that has changed it, for example to cancel it, has
-// a reason.
+// a reason. The name comes from the generation. So if the answer to the write was lost, the next attempt finds the run and
+// creates no second one.
 func (r *Reconciler) create(ctx context.Context, d *kibashipv1.Deployment, desired *unstructured.Unstructured) (*unstructured.Unstructured, error) {
 	w := r.Writer
 	w.Client = r.Starts
@@ -116,7 +119,8 @@ func (r *Reconciler) checkLeftovers(ctx context.Context, run *unstructured.Unstr
 }
 
 // endOthers cancels runs whose result is no longer needed, and deletes runs beyond the history.
-// Their pods and volumes go with them.
+// Their pods and volumes go with them. Only own runs are touched. The place in o.Runs, the newest first, decides which are beyond
+// the history.
 func (r *Reconciler) endOthers(ctx context.Context, o Observed, current string) error {
 	namespace := o.Deployment.Namespace
 	for i, run := range o.Runs {
@@ -130,6 +134,7 @@ func (r *Reconciler) endOthers(ctx context.Context, o Observed, current string) 
 			}
 		case !run.over() && !run.Cancelling:
 			if err := r.withRun(ctx, o.Deployment, namespace, run.Name, func(live *unstructured.Unstructured) error {
+				// With the lock: a run that has ended since it was read is not patched.
 				before := live.DeepCopy()
 				if err := unstructured.SetNestedField(live.Object, "Cancelled", "spec", "status"); err != nil {
 					return err
@@ -183,6 +188,7 @@ func (r *Reconciler) writeProblem(ctx context.Context, condition string, err err
 	if live.GetDeletionTimestamp() == nil {
 		other := &kibashipv1.Deployment{}
 		getErr := r.Client.Get(ctx, client.ObjectKey{Namespace: refused.Namespace, Name: owner.Name}, other)
+		// The owner exists, or is not known: the object stays in the way.
 		if getErr == nil && other.UID == owner.UID || apply.IgnoreAbsent(getErr) != nil {
 			return p
 		}

@@ -33,6 +33,7 @@ func check(o Observed) *outcome.Problem {
 	}
 	if !ready(app) {
 		message := app.Status.Message
+		// The message of an earlier generation says nothing about this one.
 		if message == "" || app.Status.ObservedGeneration != app.Generation {
 			message = "the operator has not checked it yet"
 		}
@@ -80,7 +81,8 @@ func checkPipeline(o Observed, cfg config.KibaShip, pushImage string) *outcome.P
 }
 
 // checkMissing returns the problem for objects that a run needs and that do not exist, nil if all
-// exist. A created Secret is an event; other kinds are read again at intervals.
+// exist. A created Secret is an event; other kinds are read again at intervals. Only the first is reported. The next one is found
+// when the first exists.
 func checkMissing(o Observed) *outcome.Problem {
 	if len(o.Missing) == 0 {
 		return nil

@@ -55,9 +55,12 @@ func (r *Reconciler) newKind() *reconcile.Kind[*kibashipv1.Deployment, Outcome] 
 
 // apply writes the labels of Application and Project, and starts or resolves the build for the type of the Application.
 func (r *Reconciler) apply(ctx context.Context, d *kibashipv1.Deployment, out *Outcome, problems *outcome.Problems) error {
+	// It comes before the first write of the status: a build whose end the status has is not found by endedBuilds again.
 	if err := r.countBuilds(ctx, d.Namespace, endedBuilds(d, out.Runs, out.Tekton, r.Clock.Now())); err != nil {
 		return err
 	}
+	// A refused label is kept as the problem of the Deployment. Any other error ends the reconciliation. Nothing is built in both
+	// cases.
 	err := r.label(ctx, out.Observed)
 	if err != nil && outcome.Classify(err) != outcome.Rejected {
 		return err
@@ -102,7 +105,8 @@ func (r *Reconciler) deploy(ctx context.Context, out *Outcome) *outcome.Problem 
 }
 
 // label writes on a Deployment the name of its Application and the UUIDs of its Project, so that it can be selected by them, and the
-// finalizer if it builds. The label uuid may be the platform's own: it is written only where there is none.
+// finalizer if it builds. The label uuid may be the platform's own: it is written only where there is none. The patch has the
+// lock, because the list of finalizers is replaced as a whole.
 func (r *Reconciler) label(ctx context.Context, o Observed) error {
 	d := o.Deployment
 	wanted := application.ProjectLabels(d.Labels, o.Project)

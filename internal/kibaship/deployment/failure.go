@@ -21,7 +21,8 @@ import (
 )
 
 // explain completes the message of a run whose step reported nothing: with the last lines of its log, or the end of its pod. A message
-// that is complete stays, as log and pod are deleted later.
+// that is complete stays, as log and pod are deleted later. A log is read once for each failed run: the next reconciliation finds
+// the complete message in the history.
 func (r *Reconciler) explain(ctx context.Context, d *kibashipv1.Deployment, run *Run) error {
 	failed := run.Failed
 	if failed == nil {
@@ -43,6 +44,7 @@ func (r *Reconciler) explain(ctx context.Context, d *kibashipv1.Deployment, run 
 		return nil
 	}
 	text := ""
+	// Only this step runs commands of the author. The others report their own failures.
 	if failed.Step == stepBuild {
 		text = r.lastWords(ctx, d.Namespace, *failed, run.PullSecret)
 	}
@@ -54,7 +56,8 @@ func (r *Reconciler) explain(ctx context.Context, d *kibashipv1.Deployment, run 
 	return nil
 }
 
-// findPod returns the pod of a run, nil if there is none. A pod that the operator may not read counts as one that runs.
+// findPod returns the pod of a run, nil if there is none. A pod that the operator may not read counts as one that runs. It asks
+// the API server, as pods are in no cache.
 func (r *Reconciler) findPod(ctx context.Context, namespace, name string) (*corev1.Pod, error) {
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
 	err := r.Writer.Live.Get(ctx, client.ObjectKeyFromObject(pod), pod)
@@ -78,7 +81,8 @@ const (
 )
 
 // lastWords returns the last lines of the log of a build, "" if there are none that may be shown. The commands of a Dockerfile can
-// read the login of the pull Secret: it is taken out, and without it nothing is shown.
+// read the login of the pull Secret: it is taken out, and without it nothing is shown. An error shows nothing: the message then
+// names the command that reads the log.
 func (r *Reconciler) lastWords(ctx context.Context, namespace string, failed failedStep, pullSecret string) string {
 	ctx, cancel := context.WithTimeout(ctx, logTimeout)
 	defer cancel()
@@ -119,7 +123,8 @@ var (
 )
 
 // summarize returns the last lines that a build printed, without control characters, credentials, and what the builder says about
-// its work.
+// its work. What it returns goes into a status, which more people may read than the log. It has at most shownLines lines and
+// maxLogShown characters.
 func summarize(log string) string {
 	var lines []string
 	for line := range strings.Lines(strings.ToValidUTF8(log, "�")) {

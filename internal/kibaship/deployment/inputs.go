@@ -73,7 +73,8 @@ func (in Inputs) pipelineName() string {
 }
 
 // runName is that of the run which the spec asks for: each generation has one, each value of AnnotationRunAgain another, and each
-// change of what the Application says of the source another.
+// change of what the Application says of the source another. It is the same at each attempt, so a start whose answer was lost is
+// found again.
 func (in Inputs) runName() string {
 	if in.Earlier != "" {
 		return in.Earlier
@@ -89,7 +90,8 @@ func (in Inputs) runName() string {
 }
 
 // source stands for what is built, and how. A login, the environment of the running Application, and what starts builds are no part of it. A branch is
-// none where a commit or a tag is asked for.
+// none where a commit or a tag is asked for. The fields are those of the API, so a new field that does not change an image must
+// be cleared here, or all commits are built again.
 func (in Inputs) source() string {
 	source := in.Git
 	source.PublicAccess, source.SecretRef, source.Env, source.ImagePullSecretRef, source.AutoBuild, source.Branch = false, nil, nil, nil, nil, ""
@@ -114,7 +116,7 @@ func (in Inputs) url() string {
 func (in Inputs) private() bool { return in.Git.SecretRef != nil }
 
 // context is the directory that is built, seen from the root of the repository. It never lies
-// outside.
+// outside. Join with a leading slash takes every ".." away.
 func (in Inputs) context() string {
 	return strings.TrimPrefix(path.Clean(path.Join("/", in.Git.Path, in.Git.RootDirectory)), "/")
 }
@@ -184,6 +186,7 @@ func newInputs(o Observed, builds config.Builds, pushImage string) Inputs {
 		}
 	}
 	started := o.runSource(in.runName())
+	// The name is computed without Changed first: the run of this generation has it.
 	in.Changed = started != "" && started != in.source()
 	if in.Earlier = findEarlier(o, in); in.Earlier == "" {
 		if in.Adopted = findAdopted(o, in); in.Adopted != nil {
@@ -206,6 +209,7 @@ func findEarlier(o Observed, in Inputs) string {
 }
 
 // findAdopted returns the run of another Deployment of the Application that has built what a spec asks for, nil if there is none.
+// The record is copied, and the image is not built twice.
 func findAdopted(o Observed, in Inputs) *kibashipv1.PipelineRunStatus {
 	if in.wantsRun(o) || in.Again != "" {
 		return nil
@@ -224,7 +228,8 @@ func (in Inputs) wantsRun(o Observed) bool {
 	return in.Commit == "" || in.Again != "" && in.Again != s.RunAgain || o.find(in.runName()) != nil || knownRun(&s, in.runName()).Name != ""
 }
 
-// findBuilt returns the run of a history that has built what a spec asks for, nil if there is none.
+// findBuilt returns the run of a history that has built what a spec asks for, nil if there is none. The image must be in the
+// repository of the settings: after a change of the registry it is built again.
 func findBuilt(history []kibashipv1.PipelineRunStatus, in Inputs) *kibashipv1.PipelineRunStatus {
 	for i, run := range history {
 		if run.Phase == kibashipv1.DeploymentSucceeded && run.Source == in.source() && strings.HasPrefix(run.Image, in.repository()+"@") {

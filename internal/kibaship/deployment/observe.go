@@ -17,6 +17,7 @@ import (
 	"github.com/bergctf/berg-operator/internal/kit/apply"
 )
 
+// The Project counts only if its namespace is this one: the reference of an Application may name any Project.
 func (r *Reconciler) observe(ctx context.Context, d *kibashipv1.Deployment) (o Observed, err error) {
 	o.Deployment = d
 	app := &kibashipv1.Application{ObjectMeta: metav1.ObjectMeta{Namespace: d.Namespace, Name: d.Spec.ApplicationRef.Name}}
@@ -35,6 +36,7 @@ func (r *Reconciler) observe(ctx context.Context, d *kibashipv1.Deployment) (o O
 			o.Project = project
 		}
 	}
+	// Only a commit says what was built. A branch or a tag may have moved, so no sibling is asked.
 	if source := d.Spec.GitRepository; source != nil && source.CommitSHA != "" {
 		var siblings kibashipv1.DeploymentList
 		if err := r.Client.List(ctx, &siblings, client.InNamespace(d.Namespace), client.MatchingFields{application.IndexApplication: d.Spec.ApplicationRef.Name},
@@ -52,7 +54,8 @@ func (r *Reconciler) observe(ctx context.Context, d *kibashipv1.Deployment) (o O
 	return o, nil
 }
 
-// observeRuns reads the runs of a Deployment.
+// observeRuns reads the runs of a Deployment. A run of another owner may have the label. It is left out, as one that is being
+// deleted is.
 func (r *Reconciler) observeRuns(ctx context.Context, d *kibashipv1.Deployment) ([]Run, error) {
 	options := []client.ListOption{
 		client.InNamespace(d.Namespace),
@@ -111,8 +114,8 @@ func (r *Reconciler) hasTekton() bool {
 		r.Presence.Check(pipelineKind) == nil && r.Presence.Check(taskRunKind) == nil
 }
 
-// observeMissing reads the objects that a run depends on. A pod that lacks one of these would wait
-// until its timeout, without a reason in any status.
+// observeMissing reads the objects that a run depends on. Without one of these a run fails in a step, or waits for its
+// volume until its timeout.
 func (r *Reconciler) observeMissing(ctx context.Context, o *Observed, in Inputs) error {
 	builds := in.Builds
 	var needs []Missing
@@ -134,6 +137,7 @@ func (r *Reconciler) observeMissing(ctx context.Context, o *Observed, in Inputs)
 		needs = append(needs, Missing{Kind: "StorageClass", Name: builds.StorageClass, Where: "BUILD_STORAGE_CLASS"})
 	}
 	o.Missing = nil
+	// The watch of each Secret is open before its read, so that one that comes in between is not missed.
 	for _, need := range needs {
 		if need.Kind == "Secret" {
 			r.Secrets.Missing(secretsUser, in.Name.Namespace, []string{need.Name}) //nolint:contextcheck // a watch outlives the reconciliation; its coming enqueues the Deployment
@@ -152,7 +156,7 @@ func (r *Reconciler) observeMissing(ctx context.Context, o *Observed, in Inputs)
 }
 
 // exists reads only the metadata, from the API server. Without a name it searches for the default
-// StorageClass.
+// StorageClass. The content of a Secret stays unread here.
 func (r *Reconciler) exists(ctx context.Context, kind, namespace, name string) (bool, error) {
 	gvk := corev1.SchemeGroupVersion.WithKind(kind)
 	if kind == "StorageClass" {

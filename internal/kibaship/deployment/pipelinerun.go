@@ -11,10 +11,13 @@ import (
 // that are made for it to every step.
 const account = "default"
 
+// newPipelineRun gives its pods no rights of Kubernetes: no token is mounted. Logins are workspaces, and each step mounts its
+// own.
 func newPipelineRun(in Inputs) *unstructured.Unstructured {
 	u := empty(pipelineRunKind)
 	in.meta(u, in.runName(), "builds an image")
 	annotations := u.GetAnnotations()
+	// It says later what the run was started for, see Observed.runSource.
 	annotations[kibashipv1.AnnotationSource] = in.source()
 	u.SetAnnotations(annotations)
 	var bindings []any

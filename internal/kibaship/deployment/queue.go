@@ -35,6 +35,7 @@ type queued struct {
 // checkQueue returns why a run cannot start yet: the maximum number of runs is running, or others are ahead. The caller holds
 // r.starting from here to the creation of the run, so that two Deployments cannot take the same slot.
 func (r *Reconciler) checkQueue(ctx context.Context, d *kibashipv1.Deployment) (*outcome.Problem, error) {
+	// This list waits for the runs that this process has made: the one that took the last slot is in it.
 	running, err := r.running(ctx)
 	if err != nil {
 		return nil, err
@@ -52,12 +53,14 @@ func (r *Reconciler) checkQueue(ctx context.Context, d *kibashipv1.Deployment) (
 		return nil, err
 	}
 	isOwn := func(q queued) bool { return q.Deployment == own }
+	// It has not waited yet, and goes behind all those of its rank.
 	if !slices.ContainsFunc(waiting, isOwn) {
 		waiting = append(waiting, queued{Deployment: own, Since: r.Clock.Now()})
 	}
 	ahead, limit := slices.IndexFunc(inOrder(waiting, running, limits), isOwn), r.Config.Builds.Concurrency
 	message := queueMessage(limit, ahead)
 	switch {
+	// inOrder has left it out.
 	case ahead < 0:
 		message = limits[d.Namespace].message()
 	case limit == 0 || len(running)+ahead < limit:
@@ -76,7 +79,8 @@ func (l classLimit) message() string {
 	return fmt.Sprintf("Waits for another build of its Project to end: ProjectClass %s allows %d at the same time", l.class, l.builds)
 }
 
-// classLimits returns the limits of Projects whose class has one, by namespace.
+// classLimits returns the limits of Projects whose class has one, by namespace. A namespace has one Project, so the namespace of
+// a Deployment identifies its limit.
 func (r *Reconciler) classLimits(ctx context.Context) (map[string]classLimit, error) {
 	var classes kibashipv1.ProjectClassList
 	var projects kibashipv1.ProjectList
@@ -99,7 +103,8 @@ func (r *Reconciler) classLimits(ctx context.Context) (map[string]classLimit, er
 	return limits, nil
 }
 
-// waiting returns the Deployments whose status says that they are queued, without Deployments whose run has started.
+// waiting returns the Deployments whose status says that they are queued, without Deployments whose run has started. The place in
+// the queue is the time at which the condition became Queued. It is in the status, so a new leader has the same order.
 func (r *Reconciler) waiting(ctx context.Context, running []types.NamespacedName, opts ...client.ListOption) ([]queued, error) {
 	var list kibashipv1.DeploymentList
 	if err := r.Client.List(ctx, &list, append(opts, client.MatchingFields{indexQueued: indexQueued}, client.UnsafeDisableDeepCopy)...); err != nil {
@@ -116,7 +121,8 @@ func (r *Reconciler) waiting(ctx context.Context, running []types.NamespacedName
 }
 
 // ofQueue maps an event that changes the queue to the queued Deployments that can start, and to Deployments whose status names an
-// outdated position.
+// outdated position. Each of them counts again under the lock, so a wrong guess here starts nothing. It only costs a
+// reconciliation.
 func (r *Reconciler) ofQueue(ctx context.Context, _ client.Object) []ctrl.Request {
 	if !r.hasTekton() {
 		return nil // all are enqueued when it is installed
@@ -162,7 +168,9 @@ func queueMessage(limit, ahead int) string {
 }
 
 // inOrder sorts queued Deployments by the order in which they get a slot: first by the number of builds of their Project, then by
-// the time that they have waited. It leaves out those that must wait for a build of their own Project, so that they occupy no position.
+// the time that they have waited. It leaves out those that must wait for a build of their own Project, so that they occupy no
+// position. The rank of a Deployment is the number of builds of its Project that run or are ahead of it. So a Project with many
+// Deployments cannot keep out another one with a single one.
 func inOrder(waiting []queued, running []types.NamespacedName, limits map[string]classLimit) []queued {
 	all := slices.SortedFunc(slices.Values(waiting), byTime)
 	order := map[string]int{}

@@ -36,6 +36,7 @@ func (r *Reconciler) resolve(ctx context.Context, o Observed) (*registry.Image, 
 	if err != nil {
 		return nil, blocked(outcome.Blocked, kibashipv1.ReasonImageNotResolved, "spec.dockerImage of the Application: "+err.Error())
 	}
+	// The answer is in the status, so a restart asks no registry.
 	if known := d.Status.BuiltImage; known != nil && known.Request == imageRequest(d) && knows(known, wanted) {
 		return &registry.Image{Reference: known.Reference, Digest: known.Digest, Tag: known.Tag}, nil
 	}
@@ -76,7 +77,8 @@ func (r *Reconciler) resolve(ctx context.Context, o Observed) (*registry.Image, 
 	return &image, nil
 }
 
-// registryReach returns the addresses that the operator may connect to for an image of a registry, nil if it asks no such registry.
+// registryReach returns the addresses that the operator may connect to for an image of a registry, nil if it asks no such
+// registry. A registry that the settings name may have a private address. Any other one must have a public address.
 func (r *Reconciler) registryReach(host string) registry.Reach {
 	builds, _, _ := strings.Cut(r.Config.Builds.Registry, "/")
 	for _, listed := range append([]string{builds}, r.Config.ImageRegistries...) {

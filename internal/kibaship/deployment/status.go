@@ -17,10 +17,12 @@ import (
 	"github.com/bergctf/berg-operator/internal/kit/reconcile"
 )
 
-// computeStatus writes into the status of a Deployment what an outcome means.
+// computeStatus writes into the status of a Deployment what an outcome means. The order matters: the history is computed before
+// the image and the current run, which are taken from it.
 func computeStatus(out Outcome, builds config.Builds, now time.Time) reconcile.Ready {
 	d := out.Deployment
 	s := &d.Status
+	// All three are read before the fields that they compare are written.
 	handled := s.ObservedGeneration == d.Generation
 	runAgain, asked := effectiveRunAgain(d), imageRequest(d)
 	s.ObservedGeneration, s.RunAgain = d.Generation, runAgain
@@ -35,7 +37,8 @@ func computeStatus(out Outcome, builds config.Builds, now time.Time) reconcile.R
 	return computeReady(out, succeeded)
 }
 
-// computeHistory writes the known runs, the newest first. A deleted run keeps its record.
+// computeHistory writes the known runs, the newest first. A deleted run keeps its record. A record outlives its PipelineRun,
+// which may be deleted at any time: the history is the only place that has the image of a run then.
 func computeHistory(out Outcome, timeout time.Duration, now time.Time) {
 	s := &out.Deployment.Status
 	var all []kibashipv1.PipelineRunStatus
@@ -99,7 +102,8 @@ func sortTime(r kibashipv1.PipelineRunStatus) time.Time {
 }
 
 // lost reports whether an unfinished run was deleted and will not be started again, because the
-// spec asks for another one. While the wanted run is not known, it reports false.
+// spec asks for another one. While the wanted run is not known, it reports false. A wanted run that was deleted is not lost: it
+// is started again under the same name.
 func (out Outcome) lost(known kibashipv1.PipelineRunStatus) bool {
 	if !out.Tekton || known.Phase != kibashipv1.DeploymentRunning {
 		return false
@@ -128,7 +132,8 @@ func runMessage(run Run, known kibashipv1.PipelineRunStatus) string {
 }
 
 // pushedImage returns the reference of the image that a run pushed, with the repository that the run
-// was started with, as the settings may name another registry by now. A recorded reference stays.
+// was started with, as the settings may name another registry by now. A recorded reference stays. A record of an image is never
+// computed again.
 func pushedImage(out Outcome, run Run, known kibashipv1.PipelineRunStatus) string {
 	repository := run.Repository
 	switch {
@@ -146,6 +151,7 @@ func pushedImage(out Outcome, run Run, known kibashipv1.PipelineRunStatus) strin
 func computeImage(out Outcome, asked string, now time.Time) {
 	s := &out.Deployment.Status
 	switch {
+	// BuiltAt stays where the same request has the same answer.
 	case out.Image != nil:
 		if known := s.BuiltImage; known != nil && known.Reference == out.Image.Reference && known.Tag == out.Image.Tag && known.Request == asked {
 			return
@@ -179,9 +185,11 @@ func currentRun(out Outcome, handled bool) *kibashipv1.PipelineRunStatus {
 	return current
 }
 
-// computePhase is where a Deployment stands, in a word and in a sentence.
+// computePhase is where a Deployment stands, in a word and in a sentence. A result is the phase for a limited time. After it the
+// phase is Waiting, and the condition Succeeded still has the result.
 func computePhase(out Outcome, current *kibashipv1.PipelineRunStatus, shown time.Duration, now time.Time) (kibashipv1.DeploymentPhase, string) {
 	over := current != nil && current.Phase != kibashipv1.DeploymentRunning
+	// The result of a run that is over stays visible, whatever stops the next reconciliation.
 	if p := out.Problem; p != nil && !over {
 		switch {
 		case p.Condition != kibashipv1.ConditionApplicationReady && p.Class != outcome.Retry:
@@ -264,7 +272,7 @@ func (out Outcome) notResponding(name string, timeout time.Duration, now time.Ti
 }
 
 // requeueAfter is after how long time alone changes the status, zero for never. The pod of a run is looked up at intervals: only Tekton
-// sees its end, and may not run.
+// sees its end, and may not run. A moment that has passed gives a millisecond, as zero would mean that time changes nothing.
 func requeueAfter(out Outcome, builds config.Builds, now time.Time) time.Duration {
 	s, shown := out.Deployment.Status, builds.ResultTime
 	if s.CurrentPipelineRun != nil && s.CurrentPipelineRun.Phase == kibashipv1.DeploymentRunning {
@@ -327,6 +335,8 @@ func pipelineAvailable(out Outcome) metav1.Condition {
 	}
 }
 
+// succeededCondition puts the end of the current run before every problem: a run that is over has its result, also if the next
+// one could not start.
 func succeededCondition(out Outcome, current *kibashipv1.PipelineRunStatus, timeout time.Duration, now time.Time) metav1.Condition {
 	const this = kibashipv1.ConditionSucceeded
 	over := current != nil && current.Phase != kibashipv1.DeploymentRunning
@@ -338,6 +348,7 @@ func succeededCondition(out Outcome, current *kibashipv1.PipelineRunStatus, time
 		reason := kibashipv1.ReasonRunFailed
 		if run := out.find(current.Name); run != nil {
 			reason = run.Reason
+			// The run was deleted. The condition has the reason that it ended with.
 		} else if old := meta.FindStatusCondition(out.Deployment.Status.Conditions, this); old != nil && old.Status == metav1.ConditionFalse {
 			reason = old.Reason
 		}

@@ -80,7 +80,8 @@ func (in Inputs) with(names ...string) []string {
 	return all
 }
 
-// binding returns the binding of a workspace in a run, nil for an unknown workspace.
+// binding returns the binding of a workspace in a run, nil for an unknown workspace. Each Secret is optional and has one key
+// alone. A Secret that lacks the key makes the step report that, and not the pod wait.
 func (in Inputs) binding(name string) object {
 	switch {
 	case name == workspaceSource && in.Builds.Workspace == config.WorkspaceVolume:

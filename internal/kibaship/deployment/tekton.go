@@ -40,7 +40,8 @@ func emptyList(kind schema.GroupVersionKind) *unstructured.UnstructuredList {
 	return list
 }
 
-// runStatus holds the fields that are read from the status of a PipelineRun and of a TaskRun.
+// runStatus holds the fields that are read from the status of a PipelineRun and of a TaskRun. TrimRun keeps these alone: a field
+// that is added here must be added there.
 type runStatus struct {
 	Conditions      []metav1.Condition `json:"conditions"`
 	StartTime       *metav1.Time       `json:"startTime"`
@@ -160,7 +161,8 @@ var (
 	digestPattern = regexp.MustCompile(`^sha256:[0-9a-f]{64}$`)
 )
 
-// readRun reads a PipelineRun and the TaskRuns that it owns.
+// readRun reads a PipelineRun and the TaskRuns that it owns. Only results of a known form are taken, and none of the step that
+// builds.
 func readRun(pipelineRun *unstructured.Unstructured, taskRuns []unstructured.Unstructured) Run {
 	run := Run{Name: pipelineRun.GetName(), Created: pipelineRun.GetCreationTimestamp().Time, Phase: kibashipv1.DeploymentRunning}
 	asked, _, _ := unstructured.NestedString(pipelineRun.Object, "spec", "status") // a value of another type counts as unset
@@ -195,6 +197,7 @@ func readRun(pipelineRun *unstructured.Unstructured, taskRuns []unstructured.Uns
 		}
 	}
 	asked = findParam(pipelineRun, paramCommit)
+	// The step that clones must report the commit that the parameter names.
 	another := asked != "" && run.Commit != "" && run.Commit != asked
 	run.Commit = cmp.Or(asked, run.Commit)
 	switch succeeded.Status {
@@ -266,7 +269,7 @@ func findSucceeded(status runStatus) metav1.Condition {
 }
 
 // childStatuses returns the status of the TaskRuns of a PipelineRun, in the order in which it
-// names them.
+// names them. A TaskRun counts only with the owner's UID. A label or a name may be taken by any object of the namespace.
 func childStatuses(pipelineRun *unstructured.Unstructured, status runStatus, taskRuns []unstructured.Unstructured) []runStatus {
 	var children []runStatus
 	for _, reference := range status.ChildReferences {
@@ -392,6 +395,7 @@ func whyStep(pod string, s stepState) (message string, failed *failedStep) {
 // maxProblem is the maximum length of a step's report in a status, in bytes.
 const maxProblem = 700
 
+// classify maps the reasons of Tekton, whose versions differ, to those of the API. An unknown reason is a failure.
 func classify(reason string) string {
 	switch {
 	case slices.Contains(cancelled, reason):

@@ -14,7 +14,8 @@ import (
 )
 
 // endedBuilds returns the runs that have started, and have ended since the status was written. A run that was deleted before its end used
-// the time until now, also if it is started again.
+// the time until now, also if it is started again. The status before this reconciliation says which ends are counted: one with a
+// CompletionTime and the same start is.
 func endedBuilds(d *kibashipv1.Deployment, runs []Run, tekton bool, now time.Time) (ended []usage.Build) {
 	observed := Observed{Runs: runs}
 	for _, run := range runs {
@@ -65,7 +66,8 @@ func (r *Reconciler) finalize(ctx context.Context, d *kibashipv1.Deployment, now
 }
 
 // countBuilds adds builds that have ended to the usage of the Project. It is called before their ends are recorded in the Deployment, so that
-// none is missed; the usage itself knows which ones it has. A Project that is being deleted counts nothing.
+// none is missed; the usage itself knows which ones it has. A Project that is being deleted counts nothing. The patch has the
+// lock. A conflict is returned, and the whole reconciliation is repeated with the newer usage.
 func (r *Reconciler) countBuilds(ctx context.Context, namespace string, ended []usage.Build) error {
 	name, ok := naming.ParseNamespace(namespace)
 	if len(ended) == 0 || !ok {
@@ -91,6 +93,7 @@ func (r *Reconciler) countBuilds(ctx context.Context, namespace string, ended []
 	if err := r.Client.Status().Patch(ctx, p, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})); err != nil {
 		return apply.IgnoreAbsent(err)
 	}
+	// The counters of Prometheus follow only after the write has succeeded.
 	for _, build := range added {
 		buildSeconds.Add(float64(build.Seconds()))
 		imageBytes.Add(float64(build.ImageBytes))

@@ -56,6 +56,7 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager) err
 		return owner
 	}
 	var apis *optional.Follower
+	// Kinds that are not served get their watch later, when optional finds them.
 	if r.Config.Tekton != config.TektonOff {
 		var err error
 		apis, err = optional.New(mgr, r.Presence, r.Direct, map[string]client.Object{
@@ -146,7 +147,8 @@ var applicationChanged = predicate.Or(predicate.GenerationChangedPredicate{}, pr
 	},
 })
 
-// runChanged accepts writes of clients, and status updates of Tekton.
+// runChanged accepts writes of clients, and status updates of Tekton. Only the fields that readRun uses are compared, so other
+// writes of Tekton enqueue nothing.
 var runChanged = predicate.Or(changes, predicate.Funcs{
 	UpdateFunc: func(e event.UpdateEvent) bool {
 		before, ok := e.ObjectOld.(*unstructured.Unstructured)
@@ -167,7 +169,7 @@ var runOver = predicate.Funcs{
 }
 
 // queueChanged accepts a Deployment that begins or ceases to wait for a slot, or says another position than before, and one that builds no
-// longer.
+// longer. A creation is none of these: the Deployment is reconciled for itself.
 var queueChanged = predicate.Funcs{
 	CreateFunc: func(event.CreateEvent) bool { return false },
 	UpdateFunc: func(e event.UpdateEvent) bool {

@@ -46,7 +46,7 @@ func (e *Error) Error() string { return e.text }
 // Unwrap is for errors.Is. Its text must not be shown.
 func (e *Error) Unwrap() error { return e.err }
 
-// ask sends a command, and calls read with the answer.
+// ask sends a command, and calls read with the answer. There is no second attempt here: the caller knows when to ask again.
 func (r Repository) ask(ctx context.Context, body string, read func(io.Reader) error) error {
 	ctx, cancel := context.WithTimeout(ctx, Timeout)
 	defer cancel()
@@ -77,6 +77,7 @@ func (r Repository) ask(ctx context.Context, body string, read func(io.Reader) e
 	return nil
 }
 
+// refused treats 403 with a wait as a limit of the rate, as GitHub answers. Login is for answers that another login may change.
 func refused(status int, wait time.Duration) error {
 	limited := status == http.StatusTooManyRequests || status == http.StatusForbidden && wait > 0
 	e := &Error{
@@ -98,6 +99,7 @@ func refused(status int, wait time.Duration) error {
 	return e
 }
 
+// explain repeats nothing that the server has said. Down is for errors after which asking again may help.
 func explain(err error) error {
 	var authority x509.UnknownAuthorityError
 	var invalid x509.CertificateInvalidError

@@ -8,5 +8,6 @@
 //	packet.go   lines of the protocol
 //	client.go   requests, and what errors say
 //	refs.go     branches and tags
+//	limit.go    for how long a server asks to be left alone
 //	message.go  the message of a commit
 package git

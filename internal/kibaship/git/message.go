@@ -31,6 +31,7 @@ func (r Repository) ReadMessage(ctx context.Context, commit string) (string, err
 	return message, err
 }
 
+// readMessage skips the lines before the pack. A server that sends none has refused the request.
 func (r Repository) readMessage(ctx context.Context, arguments []string) (message string, err error) {
 	err = r.ask(ctx, request("fetch", arguments...), func(answer io.Reader) error {
 		for {
@@ -56,6 +57,7 @@ type pack struct {
 	rest  []byte
 }
 
+// Read returns the lines of the channel with the pack, and drops those with progress.
 func (p *pack) Read(b []byte) (int, error) {
 	for len(p.rest) == 0 {
 		line, flushed, err := readLine(p.lines)
@@ -74,7 +76,8 @@ func (p *pack) Read(b []byte) (int, error) {
 	return n, nil
 }
 
-// parsePack returns the message of the first object of a pack, which must be a commit.
+// parsePack returns the message of the first object of a pack, which must be a commit. It stops after the first object. The rest
+// of the pack is not read.
 func parsePack(r *bufio.Reader) (string, error) {
 	var head [12]byte // PACK, version and number of objects
 	if _, err := io.ReadFull(r, head[:]); err != nil {

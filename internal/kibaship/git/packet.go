@@ -42,6 +42,7 @@ func request(command string, arguments ...string) string {
 }
 
 // readLine returns the next line without its length. The special lines have no content; flushed: it is the last one of an answer.
+// A line is never longer than maxLine, so its memory is bounded before it is read.
 func readLine(r io.Reader) (line []byte, flushed bool, err error) {
 	var head [4]byte
 	if _, err := io.ReadFull(r, head[:]); err != nil {

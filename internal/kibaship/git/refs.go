@@ -52,7 +52,8 @@ func (r Repository) ListRefs(ctx context.Context, prefixes ...string) (all []Ref
 	return all, err
 }
 
-// parseRef parses a line: commit, name, and attributes. A ref without a commit has no name.
+// parseRef parses a line: commit, name, and attributes. A ref without a commit has no name. Unknown attributes are skipped, as
+// the protocol may get more of them.
 func parseRef(line string) (ref Ref, ok bool) {
 	fields := strings.Split(line, " ")
 	if len(fields) < 2 {

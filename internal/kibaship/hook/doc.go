@@ -7,6 +7,7 @@
 // secret for any path, needs no right to read Applications or Secrets, and answers the same, in the same time, for an Application that
 // does not exist and for a wrong signature.
 //
+//	key.go        the key of all secrets, as the operator creates and reads it
 //	secret.go     pure: the secret of a path
 //	verify.go     pure: signatures and tokens of each provider
 //	receiver.go   requests

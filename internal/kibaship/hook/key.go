@@ -13,7 +13,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// Keys is how the operator gets the key of all secrets. It is read once in the life of the process.
+// Keys is how the operator gets the key of all secrets. It is read once in the life of the process. Another key needs a new
+// process, while the receiver reads its file for each request.
 type Keys struct {
 	Live      client.Reader
 	Client    client.Writer
@@ -23,7 +24,8 @@ type Keys struct {
 	key []byte
 }
 
-// Get returns the key, which it creates if there is none.
+// Get returns the key, which it creates if there is none. If another process creates the Secret first, the error of the creation
+// is returned, and the next call reads that one.
 func (k *Keys) Get(ctx context.Context) ([]byte, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()

@@ -66,6 +66,8 @@ func Main(args []string, errs io.Writer) int {
 	return 0
 }
 
+// run serves both ports until ctx ends, or one of them does. It is ready only while the key can be read: without it, every
+// webhook would be refused.
 func (c *Config) run(ctx context.Context) error {
 	log := slog.New(slog.NewJSONHandler(os.Stderr, nil))
 	ctrl.SetLogger(logr.FromSlogHandler(log.Handler()))
@@ -105,9 +107,11 @@ func (c *Config) run(ctx context.Context) error {
 		server, listener := ports.NewServer(listener, ports.Options{
 			Handler: port.handler, KeepAlive: true, TrustRequests: port.trust, Log: log.With("port", port.name),
 		})
+		// If one of the two ports ends, the other one is closed and the program ends with its error.
 		all.Go(func() { end(server.Serve(listener)) })
 		all.Go(func() {
 			<-ctx.Done()
+			// ctx has ended by now, so the time for the rest is its own.
 			ending, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopTime)
 			defer cancel()
 			_ = server.Shutdown(ending) // what has not ended by then is cut off

@@ -47,6 +47,7 @@ type Receiver struct {
 	Clock   clock.PassiveClock
 	Log     *slog.Logger
 
+	// mu guards limits and all that it holds.
 	mu     sync.Mutex
 	limits *lru.Cache // of *limit, by target
 }
@@ -83,6 +84,8 @@ func (r *Receiver) ServeHTTP(w http.ResponseWriter, q *http.Request) {
 	_, _ = fmt.Fprintln(w, a.text)
 }
 
+// The order is of importance: nothing is written, and no limit of an Application is used up, before the signature is checked. So
+// a stranger cannot use up what an Application may send.
 func (r *Receiver) handle(w http.ResponseWriter, q *http.Request) answer {
 	if q.ContentLength > maxBody {
 		return tooLarge
@@ -122,6 +125,7 @@ func readKey(file string) ([]byte, error) {
 // push has the operator look for new commits. The value stands for the body: a repeated webhook changes nothing.
 func (r *Receiver) push(ctx context.Context, to target, value string) answer {
 	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{
+		// The UID in the patch makes the API server refuse it for another Application of the same name.
 		"uid": to.uid, "annotations": map[string]any{kibashipv1.AnnotationPushed: value},
 	}})
 	if err != nil {

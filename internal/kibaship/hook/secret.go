@@ -42,7 +42,7 @@ func NewPath(namespace, name string, uid types.UID) string {
 	return "/" + namespace + "/" + name + "/" + string(uid)
 }
 
-// Derive returns the secret of a path.
+// Derive returns the secret of a path. A new key changes the secrets of all paths.
 func Derive(key []byte, path string) (secret Secret) {
 	sum := hmac.New(sha256.New, key)
 	sum.Write([]byte(path))

@@ -35,7 +35,8 @@ var signatures = []struct{ header, prefix string }{
 }
 
 // verify reports whether a request has the signature or the token of a key, and returns the SHA-256 of its body, which it reads. It
-// does not read the body of a request that needs none to be refused.
+// does not read the body of a request that needs none to be refused. A signature is compared after the whole body has been read,
+// a token before it: both in constant time.
 func (k key) verify(h http.Header, body io.Reader, now time.Time) (digest [sha256.Size]byte, ok bool, err error) {
 	sum := sha256.New()
 	mac := hmac.New(sha256.New, []byte(k.text))

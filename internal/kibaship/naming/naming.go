@@ -70,7 +70,8 @@ func WebhookSecret(application string) string {
 }
 
 // PushedBranch returns the name of the Deployment that builds a branch after pushes. A branch whose name is no part of a name gets a
-// hash, so that two branches never have the same Deployment.
+// hash, so that two branches never have the same Deployment. The same branch always has the same name, so each push to it changes
+// one Deployment.
 func PushedBranch(application, branch string) string {
 	slug := strings.Trim(strings.Map(func(r rune) rune {
 		if r >= 'a' && r <= 'z' || r >= '0' && r <= '9' {
@@ -87,12 +88,14 @@ func PushedBranch(application, branch string) string {
 // maxBranch is how many characters of the name of a Deployment stand for a branch.
 const maxBranch = 40
 
-// PushedTag returns the name of the Deployment that builds tags after pushes.
+// PushedTag returns the name of the Deployment that builds tags after pushes. All tags share one Deployment, whose spec names the
+// latest.
 func PushedTag(application string) string {
 	return strings.TrimSuffix(application, suffix) + deployment + "pushed-tag" + suffix
 }
 
-// ParseNamespace returns the name of the Project whose namespace this is, by its name alone.
+// ParseNamespace returns the name of the Project whose namespace this is, by its name alone. The namespace may still belong to
+// another owner: the status of the Project says whether it has it.
 func ParseNamespace(namespace string) (project string, ok bool) {
 	rest, ok := strings.CutPrefix(namespace, prefix)
 	if !ok {

@@ -84,7 +84,8 @@ type record struct {
 	failures int
 }
 
-// New returns a Poller that asks about each repository at an interval, and after webhooks; 0 is after webhooks alone.
+// New returns a Poller that asks about each repository at an interval, and after webhooks; 0 is after webhooks alone. Nothing of
+// it is stored. After a restart each Application is asked about once, and its status keeps the last answer until then.
 func New(providers *Providers, interval time.Duration) *Poller {
 	p := &Poller{
 		providers: providers, interval: interval, changed: make(chan event.GenericEvent), known: map[types.NamespacedName]*record{},
@@ -129,7 +130,8 @@ func (p *Poller) Start(ctx context.Context) error {
 }
 
 // Ask returns the last answer about a repository; answered is false until the first question has an answer. built are commits whose
-// messages need not be read. A new question is asked soon.
+// messages need not be read. A new question is asked soon. It never asks itself and never blocks for a server. The answer comes
+// later, by Source.
 func (p *Poller) Ask(key types.NamespacedName, question Question, built []string) (answer Answer, answered bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -143,6 +145,7 @@ func (p *Poller) Ask(key types.NamespacedName, question Question, built []string
 		pushed := before.Pushed != question.Pushed && before.UID == question.UID
 		before.Pushed = question.Pushed
 		if !equality.Semantic.DeepEqual(before, question) { // another repository, login or rule: nothing is known of it
+			// The time of the last question stays, so that a changing spec asks no more often than spacing allows.
 			*r = record{built: built, asked: r.asked}
 		}
 		r.question, r.pushed = question, pushed
@@ -151,7 +154,7 @@ func (p *Poller) Ask(key types.NamespacedName, question Question, built []string
 	return r.answer, r.answered
 }
 
-// Forget ends the questions about an Application.
+// Forget ends the questions about an Application. A question that is under way is finished. Its answer is dropped.
 func (p *Poller) Forget(key types.NamespacedName) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -174,6 +177,7 @@ func (p *Poller) ask(ctx context.Context, key types.NamespacedName, h *host) {
 		return
 	}
 	r.asked = now
+	// The question is asked from a copy, without the lock.
 	asked := *r
 	p.mu.Unlock()
 
@@ -203,11 +207,12 @@ func (p *Poller) ask(ctx context.Context, key types.NamespacedName, h *host) {
 		h.queue.AddAfter(key, after)
 	}
 	if changed {
+		// In a goroutine, because the lock is held and a controller that is busy takes the event later.
 		go p.enqueue(ctx, key)
 	}
 }
 
-// next returns after how long to ask again, 0 for not before the next webhook.
+// next returns after how long to ask again, 0 for not before the next webhook. A webhook gives at most one confirmation.
 func (r *record) next(interval time.Duration, changed, down bool) time.Duration {
 	pushed, latest := r.pushed, maxRetry
 	r.pushed = false
@@ -233,7 +238,8 @@ func (p *Poller) enqueue(ctx context.Context, key types.NamespacedName) {
 	}
 }
 
-// read asks the server. After a failure the answer has what was known before, and why.
+// read asks the server. After a failure the answer has what was known before, and why. The token is kept from one question to the
+// next, and is read again only when the server refuses it.
 func (p *Poller) read(ctx context.Context, namespace string, r record) (answer Answer, token string, err error) {
 	answer, token, err = p.try(ctx, namespace, r)
 	var refused *git.Error
@@ -248,6 +254,9 @@ func (p *Poller) read(ctx context.Context, namespace string, r record) (answer A
 	return answer, token, err
 }
 
+// try asks for the branches and tags, and then for the messages of commits that are new in the answer. A message is read once for
+// each commit: what it says about skipping stays in the answer as long as a branch or tag has the commit. token is the one that
+// was used, so that a login which is refused can be told apart from a newer one.
 func (p *Poller) try(ctx context.Context, namespace string, r record) (answer Answer, token string, err error) {
 	q := r.question
 	if token = r.token; q.Secret != "" && token == "" {

@@ -85,6 +85,7 @@ func (p *Providers) Client(ctx context.Context, namespace string, provider kibas
 		Transport:     transport,
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}
+	// All are dropped, and made again as they are asked for. A client that is in use serves its requests to the end.
 	if p.clients == nil || len(p.clients) >= maxClients {
 		p.clients = map[string]*http.Client{}
 	}

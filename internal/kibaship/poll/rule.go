@@ -29,7 +29,8 @@ func NewRule(source *kibashipv1.GitRepository) Rule {
 
 func (r Rule) empty() bool { return len(r.Branches)+len(r.Tags) == 0 }
 
-// prefixes are the beginnings of all refs that can match.
+// prefixes are the beginnings of all refs that can match. A pattern counts up to its first special character, so a server may
+// return refs that do not match. choose drops them.
 func (r Rule) prefixes() (all []string) {
 	if r.empty() {
 		return []string{git.HEAD}
@@ -81,7 +82,8 @@ func matches(patterns []string, name string) bool {
 	})
 }
 
-// compareVersions compares the versions in two tags, such as v1.10.0 and v1.9. A tag without a version is the lowest.
+// compareVersions compares the versions in two tags, such as v1.10.0 and v1.9. A tag without a version is the lowest. The order
+// is total, so that the same tags always give the same choice.
 func compareVersions(a, b string) int {
 	x, y := parseVersion(a), parseVersion(b)
 	switch {

@@ -28,6 +28,7 @@ func (w *Waits) Begin(login string, now time.Time, wait time.Duration) {
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	// Waits that are over go, so the map has only logins that wait now.
 	maps.DeleteFunc(w.until, func(_ string, until time.Time) bool { return until.Before(now) })
 	if w.until == nil {
 		w.until = map[string]time.Time{}

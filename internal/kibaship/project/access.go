@@ -8,7 +8,8 @@ import (
 	"github.com/bergctf/berg-operator/internal/kibaship/naming"
 )
 
-// operatorBinding is by which the operator itself may work in the namespace, and nowhere else.
+// operatorBinding is by which the operator itself may work in the namespace, and nowhere else. The rights in a Project end with
+// the Project: the operator has none in other namespaces by this ClusterRole.
 func operatorBinding(in Inputs) *rbacv1.RoleBinding {
 	return &rbacv1.RoleBinding{
 		ObjectMeta: in.ours(naming.OperatorBinding(in.Name)),

@@ -24,8 +24,8 @@ import (
 	"github.com/bergctf/berg-operator/internal/kit/outcome"
 )
 
-// checkBounds deletes objects that predate the bounds of a Project and exceed them, and reports them. The Project's accounts can
-// no longer create such objects.
+// checkBounds reports objects that predate the bounds of a Project and exceed them. The Project's accounts can no longer create
+// such objects. The operator did not create them, and deletes none.
 func (r *Reconciler) checkBounds(ctx context.Context, p *kibashipv1.Project, in Inputs) (*outcome.Problem, error) {
 	if !bounded(in.Spec) {
 		return nil, nil

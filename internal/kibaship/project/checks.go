@@ -18,6 +18,7 @@ func blocked(condition, reason, format string, args ...any) *outcome.Problem {
 func check(p *kibashipv1.Project, o Observed) (problems outcome.Problems) {
 	all := rules.Project(p)
 	if len(all) == 0 {
+		// Only the first kind of problem is reported. The next one is found when it is corrected.
 		all = rules.UUIDTaken(p, o.SameUUID)
 	}
 	if len(all) == 0 && p.Spec.Class != "" && o.Class == nil {
@@ -30,7 +31,8 @@ func check(p *kibashipv1.Project, o Observed) (problems outcome.Problems) {
 	return problems
 }
 
-// checkNamespace decides whether the namespace may be created, or belongs to the Project.
+// checkNamespace decides whether the namespace may be created, or belongs to the Project. The name alone decides nothing. Without
+// the UID in the status, a namespace with all labels right may still be another user's.
 func checkNamespace(p *kibashipv1.Project, o Observed) *outcome.Problem {
 	ns := o.Namespace
 	if ns == nil || namespaceOwner(p).Owns(ns) {

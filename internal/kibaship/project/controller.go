@@ -57,7 +57,8 @@ func (r *Reconciler) newKind() *reconcile.Kind[*kibashipv1.Project, State] {
 	}
 }
 
-// apply writes the namespace, the rights in it, the limits, and the binding in the namespace of Tekton.
+// apply writes the namespace, the rights in it, the limits, and the binding in the namespace of Tekton. Each step relies on those
+// before it, so the first problem ends the list. An error that is no problem of the Project is in failed.
 func (r *Reconciler) apply(ctx context.Context, p *kibashipv1.Project, s *State, problems *outcome.Problems) error {
 	in := r.inputs(p, s.Observed)
 	if len(*problems) == 0 {
@@ -109,6 +110,8 @@ func (r *Reconciler) apply(ctx context.Context, p *kibashipv1.Project, s *State,
 
 // prepareNamespace makes sure that the namespace can be created. A new Project costs a read and a write for that.
 func (r *Reconciler) prepareNamespace(ctx context.Context, p *kibashipv1.Project, s *State) (err error) {
+	// The hash of the token is in the status before the namespace is created with the token. So a namespace that was created and
+	// not recorded is still recognised.
 	s.Namespace, err = apply.PrepareNamespace(ctx, r.Writer, r.tokens.Complete(namespaceOwner(p)), s.Namespace, naming.Namespace(p.Name), func() error {
 		before := p.DeepCopy()
 		p.Status.NamespaceUID, p.Status.NamespaceTokenHash = "", r.tokens.Draw()
@@ -118,7 +121,7 @@ func (r *Reconciler) prepareNamespace(ctx context.Context, p *kibashipv1.Project
 }
 
 // recording returns a writer that records the requested fields on the namespace, so that the
-// operator can remove them again.
+// operator can remove them again. The record tells a label that the spec asked for from one that an administrator set.
 func (r *Reconciler) recording() apply.Writer {
 	w := r.Writer
 	w.Record = kibashipv1.AnnotationApplied

@@ -12,7 +12,8 @@ import (
 )
 
 // observeExtra reads the ClusterRoles whose rules an administrator adds to the rules of bounded Projects. refused are the names
-// of ClusterRoles that would let an account remove its bounds.
+// of ClusterRoles that would let an account remove its bounds. The order of the names keeps the Role the same from one
+// reconciliation to the next.
 func (r *Reconciler) observeExtra(ctx context.Context) (rules []rbacv1.PolicyRule, refused []string, err error) {
 	var roles rbacv1.ClusterRoleList
 	if err := r.Client.List(ctx, &roles, client.MatchingLabels{kibashipv1.LabelAggregate: "true"}, client.DisableReadYourWritesConsistency); err != nil {
@@ -34,7 +35,8 @@ var guarded = []string{
 	"endpoints", "endpointslices", "limitranges", "namespaces", "networkpolicies", "resourcequotas", "ciliumnetworkpolicies",
 }
 
-// takesBoundsOff reports whether a rule lets an account change its own bounds, or gain rights.
+// takesBoundsOff reports whether a rule lets an account change its own bounds, or gain rights. Every unknown verb counts as a
+// write.
 func takesBoundsOff(rule rbacv1.PolicyRule) bool {
 	readVerbs := []string{"get", "list", "watch"}
 	writes := slices.ContainsFunc(rule.Verbs, func(verb string) bool { return !slices.Contains(readVerbs, verb) })

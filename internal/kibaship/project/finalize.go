@@ -25,7 +25,8 @@ import (
 
 // finalize carries out the deletion of a Project, from whichever state it is in: first it revokes the rights of the
 // ServiceAccount, then it deletes the namespace. It is done when the namespace is gone, or turns out to belong to
-// another owner, in which case the namespace and its content stay untouched.
+// another owner, in which case the namespace and its content stay untouched. It may be called any number of times, and begins
+// from what exists. The finalizer stays until a reconciliation finds no own namespace and no binding in the namespace of Tekton.
 func (r *Reconciler) finalize(ctx context.Context, p *kibashipv1.Project, now time.Time) (done bool, never time.Duration, err error) {
 	before := p.DeepCopy()
 	e := Deletion{TektonErr: r.leaveTekton(ctx, p)}
@@ -41,6 +42,7 @@ func (r *Reconciler) finalize(ctx context.Context, p *kibashipv1.Project, now ti
 	ours := exists && !e.Foreign
 	if ours && ns.DeletionTimestamp == nil {
 		e.DeleteErr = errors.Join(r.revoke(ctx, p), apply.Delete(ctx, r.Client, ns))
+		// The namespace could not be deleted, so its pods go on: their network policy must stay in force.
 		for _, policy := range networkPolicies(r.inputs(p, Observed{})) {
 			if e.DeleteErr == nil {
 				break // it goes with the namespace, after the last pod

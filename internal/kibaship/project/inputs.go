@@ -47,8 +47,8 @@ func labelledOwner(p *kibashipv1.Project) ownership.Owner {
 	return OwnershipLabels.For(p.UID, map[string]string{kibashipv1.LabelUUID: p.Labels[kibashipv1.LabelUUID]})
 }
 
-// namespaceOwner requires a proof too, because others can create a namespace of that name first and copy its labels and
-// annotations. A Project without one owns no namespace.
+// namespaceOwner requires the UID or the token of the status too, because others can create a namespace of that name first and
+// copy its labels and annotations. A Project whose status has neither owns no namespace.
 func namespaceOwner(p *kibashipv1.Project) ownership.Owner {
 	owner := labelledOwner(p)
 	owner.Token = &ownership.Token{UID: p.Status.NamespaceUID, Digest: p.Status.NamespaceTokenHash}
@@ -87,7 +87,8 @@ func (in Inputs) ours(name string) metav1.ObjectMeta {
 	return in.meta(naming.Namespace(in.Name), name)
 }
 
-// effectiveSpec is the spec of a Project with the limits of its class, nil for none, and the operator's defaults.
+// effectiveSpec is the spec of a Project with the limits of its class, nil for none, and the operator's defaults. What the
+// Project itself says wins over its class, and the class over the settings.
 func (r *Reconciler) effectiveSpec(p *kibashipv1.Project, class *kibashipv1.ProjectClass) kibashipv1.ProjectSpec {
 	spec := p.Spec
 	if class != nil {

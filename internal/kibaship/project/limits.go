@@ -21,6 +21,7 @@ func quotas(in Inputs) []*corev1.ResourceQuota {
 	}}
 }
 
+// limitRanges writes the defaults out, because the API server would take the maximum as the default.
 func limitRanges(in Inputs) []*corev1.LimitRange {
 	var items []corev1.LimitRangeItem
 	if c := in.Spec.ContainerLimits; c != nil {
@@ -57,7 +58,8 @@ func overlaid(lists ...corev1.ResourceList) corev1.ResourceList {
 }
 
 // networkPolicies cut the namespace off: pods reach each other and the name servers, and of
-// others only the namespaces that the Project names reach them.
+// others only the namespaces that the Project names reach them. Kubernetes adds policies up, so a second one can only let more
+// through. checkOpenings looks for such policies.
 func networkPolicies(in Inputs) []*networkingv1.NetworkPolicy {
 	wanted := in.Spec.NetworkPolicy
 	if wanted == nil {

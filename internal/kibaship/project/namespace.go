@@ -20,6 +20,7 @@ func namespace(in Inputs) *corev1.Namespace {
 	if level := string(in.Spec.PodSecurity); level != "" {
 		ns.Labels[labelEnforce], ns.Labels[labelWarn] = level, level
 	}
+	// The admission policy berg-operator-kibaship-confined-pods selects namespaces by this label.
 	if in.Spec.NetworkPolicy != nil {
 		ns.Labels[kibashipv1.LabelConfined] = "true"
 	}

@@ -21,6 +21,8 @@ import (
 // tasksDefinition is the CRD that shows that Tekton's API is installed.
 const tasksDefinition = "tasks.tekton.dev"
 
+// observe reads what a plan depends on, in the order in which one read needs another. It reads from the cache: what a decision
+// must not get wrong is asked again where it is made.
 func (r *Reconciler) observe(ctx context.Context, p *kibashipv1.Project) (o State, err error) {
 	o.Mode = r.Config.Tekton
 	if o.Operator, err = r.Identity(ctx); err != nil {
@@ -43,6 +45,7 @@ func (r *Reconciler) observe(ctx context.Context, p *kibashipv1.Project) (o Stat
 	if err := r.observeClass(ctx, p, &o.Observed); err != nil {
 		return o, err
 	}
+	// What follows depends on the effective spec, and not on the spec itself.
 	o.Spec = r.effectiveSpec(p, o.Class)
 	if bounded(o.Spec) {
 		if o.Extra, o.ExtraRefused, err = r.observeExtra(ctx); err != nil {
@@ -52,6 +55,7 @@ func (r *Reconciler) observe(ctx context.Context, p *kibashipv1.Project) (o Stat
 	if o.Quota, err = apply.Found(ctx, r.Client, types.NamespacedName{Namespace: tenant, Name: naming.Limits(p.Name)}, &corev1.ResourceQuota{}); err != nil {
 		return o, err
 	}
+	// A quota of an administrator is not the Project's usage.
 	if o.Quota != nil && !ownerFor(p).Owns(o.Quota) {
 		o.Quota = nil
 	}
@@ -91,7 +95,8 @@ func Classes(ctx context.Context, from client.Reader) (names []string, err error
 	return names, nil
 }
 
-// observeUsage counts what the cache has in a namespace, and adds up what the Applications ask for.
+// observeUsage counts what the cache has in a namespace, and adds up what the Applications ask for. The counts may be some
+// seconds old. watches.go enqueues the Project after each change.
 func (r *Reconciler) observeUsage(ctx context.Context, p *kibashipv1.Project, tenant string) (now usage.Now, err error) {
 	var applications kibashipv1.ApplicationList
 	var deployments kibashipv1.DeploymentList

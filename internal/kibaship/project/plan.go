@@ -10,7 +10,8 @@ import (
 )
 
 // plan returns the steps within the Project's namespace, which exists by then. The operator's
-// own right comes first: the others are written by it, and await makes them wait for it.
+// own right comes first: the others are written by it, and await makes them wait for it. A binding cannot change its role, so
+// Replace deletes and creates it.
 func plan(in Inputs, await func(apply.Step) apply.Step) []apply.Step {
 	return []apply.Step{
 		{

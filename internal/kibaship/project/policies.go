@@ -25,7 +25,8 @@ func (p Policies) all() []*admissionpolicy.Policy {
 	return []*admissionpolicy.Policy{p.Fence, p.Tenants, p.Confined}
 }
 
-// observePolicies finds out whether a policy is missing, and which rights have been given already.
+// observePolicies finds out whether a policy is missing, and which rights have been given already. Bound and Integrated cost
+// reads, which are needed only while a policy is missing.
 func (r *Reconciler) observePolicies(ctx context.Context, p *kibashipv1.Project, o *Observed) (err error) {
 	if o.MissingPolicy, err = admissionpolicy.Missing(ctx, r.Policies.required(p.Spec)...); err != nil || o.MissingPolicy == "" {
 		return err

@@ -34,7 +34,8 @@ func mainProblem(problems outcome.Problems, mode config.TektonMode) *outcome.Pro
 	return nil
 }
 
-// computeStatus computes the status of a live Project from observations and problems.
+// computeStatus computes the status of a live Project from observations and problems. The token's hash is cleared once the UID is
+// recorded: the UID alone shows the owner from then on.
 func computeStatus(p *kibashipv1.Project, state State, problems outcome.Problems, now time.Time) reconcile.Ready {
 	s := &p.Status
 	s.Phase, s.Message = kibashipv1.ProjectReady, "Namespace, rights and limits are in place"
@@ -70,6 +71,7 @@ func computeUsage(p *kibashipv1.Project, state State, now time.Time) {
 			}
 			for name, used := range q.Status.Used {
 				if !used.IsZero() {
+					// The prefix keeps what the quota counts apart from what the specs ask for.
 					current.Asked["quota."+name] = used
 				}
 			}
@@ -94,6 +96,7 @@ var successConditions = map[string]struct{ reason, message string }{
 	kibashipv1.ConditionTektonIntegrated: {kibashipv1.ReasonCreated, "The ServiceAccount may read the Tasks of Tekton"},
 }
 
+// computeConditions makes only the steps behind the first problem wait. The steps before it are in place.
 func computeConditions(p *kibashipv1.Project, state State, problems outcome.Problems, now time.Time) {
 	set := conditions.NewSetter(p, &p.Status.Conditions, now)
 	var first *outcome.Problem

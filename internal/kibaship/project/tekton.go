@@ -67,7 +67,8 @@ func tektonBinding(in Inputs) *rbacv1.RoleBinding {
 
 // integrate creates the objects that Projects need in the namespace of Tekton. Shared objects are
 // created only where they are missing; an object that an administrator made stays unchanged, and in
-// the operator's own binding only the operator's subject is restored.
+// the operator's own binding only the operator's subject is restored. The operator's own binding comes first, because the other
+// two are written by its rights.
 func (r *Reconciler) integrate(ctx context.Context, p *kibashipv1.Project, in Inputs) error {
 	if err := r.bindOperator(ctx, in.Operator); err != nil {
 		return err
@@ -83,7 +84,8 @@ func (r *Reconciler) integrate(ctx context.Context, p *kibashipv1.Project, in In
 	})
 }
 
-// bindOperator makes the shared binding, or puts the operator back into it.
+// bindOperator makes the shared binding, or puts the operator back into it. The update carries the resourceVersion that was read:
+// one that has changed since gives a conflict.
 func (r *Reconciler) bindOperator(ctx context.Context, operator rbacv1.Subject) error {
 	live := &rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Namespace: naming.TektonNamespace, Name: tektonOperatorBinding}}
 	there, err := apply.Find(ctx, r.Writer, live)

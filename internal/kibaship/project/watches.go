@@ -87,7 +87,8 @@ var createdOrDeleted = predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) boo
 }}
 
 // ofObject maps a namespace, or an object in one, to the Project of its name, and an object in the namespace of Tekton to
-// the Project that it names, which need not exist.
+// the Project that it names, which need not exist. A label or an annotation that names a wrong Project costs a reconciliation and
+// no more.
 func ofObject(_ context.Context, o client.Object) []ctrl.Request {
 	name, ok := naming.ParseNamespace(cmp.Or(o.GetNamespace(), o.GetName()))
 	if !ok && o.GetNamespace() == naming.TektonNamespace {
@@ -128,7 +129,8 @@ func (r *Reconciler) ofClass(ctx context.Context, o client.Object) []ctrl.Reques
 	})
 }
 
-// gathered enqueues the Project of an object after usageDelay, so that many changes are counted together.
+// gathered enqueues the Project of an object after usageDelay, so that many changes are counted together. The queue holds a key
+// once, so many changes within the delay give one reconciliation.
 type gathered struct{}
 
 type queue = workqueue.TypedRateLimitingInterface[ctrl.Request]

@@ -75,6 +75,7 @@ func CheckPush(repository, login, authorities string) error {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), 2*ResolveTimeout)
 	defer cancel()
+	// The library's function takes no context. The buffer lets its goroutine end after this function has returned.
 	done := make(chan error, 1)
 	go func() {
 		done <- remote.CheckPushPermission(to.Tag("cache"), keychain{logins.For(to)}, through)

@@ -39,7 +39,7 @@ type commit struct {
 
 // finish returns the image with the time of the commit in everything that was built, so that the digest depends on the commit
 // alone, and a file of another commit has another time. Layers of the base image stay as the registry has them.
-// The builder could do so only in memory.
+// The builder could do so only in memory. The image is put together from the layers and the configuration alone.
 func finish(ctx context.Context, image v1.Image, dir string, built commit) (v1.Image, error) {
 	config, err := image.ConfigFile()
 	if err != nil {
@@ -124,6 +124,7 @@ func (f *layerFile) reader() io.Reader                    { return io.NewSection
 // withTime writes a layer with another time to a file next to the archive, and takes little memory however large the layer is.
 func withTime(ctx context.Context, root *os.Root, layer v1.Layer, moment time.Time) (v1.Layer, error) {
 	name := "layer-" + rand.Text()
+	// The name is removed as soon as the file is open, so that the file goes with the process, however it ends.
 	content, err := root.OpenFile(name, os.O_CREATE|os.O_EXCL|os.O_RDWR, 0o600)
 	if err != nil {
 		return nil, err
@@ -158,7 +159,8 @@ func sumHash(h hash.Hash) v1.Hash {
 	return v1.Hash{Algorithm: "sha256", Hex: hex.EncodeToString(h.Sum(nil))}
 }
 
-// copyWithTime copies an archive, and sets the time of every file in it.
+// copyWithTime copies an archive, and sets the time of every file in it. It looks at ctx between files, so a large file is
+// finished first.
 func copyWithTime(ctx context.Context, to io.Writer, from io.Reader, moment time.Time) error {
 	in, out := tar.NewReader(from), tar.NewWriter(to)
 	for ctx.Err() == nil {

@@ -47,7 +47,8 @@ func (p Push) Args() []string {
 	}
 }
 
-// Main is the program. It returns its exit code.
+// Main is the program. It returns its exit code. The digest is written only after the push. A step that fails before has a
+// problem, and no result that could be taken for an image.
 func Main(args []string, errs io.Writer) int {
 	var p Push
 	flags := flag.NewFlagSet(Command, flag.ContinueOnError)
@@ -101,6 +102,7 @@ func (p Push) push(ctx context.Context) (done pushed, err error) {
 	return p.pushThrough(ctx, destination, logins, through)
 }
 
+// The registry has the image before its second tag. A push that is repeated sends only the layers that are missing.
 func (p Push) pushThrough(ctx context.Context, destination name.Tag, logins Logins, through http.RoundTripper) (done pushed, err error) {
 	built, err := p.image()
 	if err != nil {
@@ -125,6 +127,7 @@ func (p Push) pushThrough(ctx context.Context, destination name.Tag, logins Logi
 	return done, nil
 }
 
+// describe counts the layers as they are stored in the registry, compressed, and without the manifest.
 func describe(image v1.Image) (done pushed, err error) {
 	digest, err := image.Digest()
 	if err != nil {

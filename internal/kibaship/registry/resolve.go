@@ -68,6 +68,7 @@ func (e *Error) Error() string { return e.What + ": " + e.why() }
 // Unwrap is for errors.Is and errors.As. Its text must not be shown.
 func (e *Error) Unwrap() error { return e.err }
 
+// why repeats nothing of the answer but codes that are known: the registry is named by a tenant, and the text is in a status.
 func (e *Error) why() string {
 	var answer *transport.Error
 	var authority x509.UnknownAuthorityError
@@ -97,6 +98,7 @@ func (e *Error) why() string {
 	}
 }
 
+// answered shows the codes of the answer if all are in the specification of registries, and else the words of the HTTP status.
 func answered(answer *transport.Error) string {
 	var codes []string
 	for _, d := range answer.Errors {

@@ -52,7 +52,8 @@ func (r *Repository) ask(ctx context.Context, subject name.Reference, question f
 	return nil
 }
 
-// Tagged returns the tags of the repository by the digest of their image. A repository that does not exist has none.
+// Tagged returns the tags of the repository by the digest of their image. A repository that does not exist has none. It asks one
+// question for each tag. Images without a tag are not in the answer.
 func (r *Repository) Tagged(ctx context.Context) (map[string][]string, error) {
 	var tags []string
 	if err := r.ask(ctx, nil, func(options ...remote.Option) (err error) {
@@ -116,7 +117,8 @@ func (r *Repository) Created(ctx context.Context, digest string) (created time.T
 	return created, err
 }
 
-// Delete deletes an image with its tags, by its digest. restore puts the image back: a registry deletes layers later, by its own rules.
+// Delete deletes an image with its tags, by its digest. restore puts the image back: a registry deletes layers later, by its own
+// rules. The manifest is read before it is deleted: restore needs it.
 func (r *Repository) Delete(ctx context.Context, image Stored) (restore func(context.Context) error, err error) {
 	ref := r.Name.Digest(image.Digest)
 	var manifest *remote.Descriptor

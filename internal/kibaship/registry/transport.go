@@ -83,7 +83,8 @@ func exempt(to netip.Addr) bool {
 // Transport returns a transport that trusts the authorities of a PEM text in addition to the public
 // ones, and connects only to allowed addresses of registries, of their redirects, and of
 // their token servers. Where a proxy is set, the proxy resolves names; only literal addresses are
-// checked here.
+// checked here. The check is made when the address of a connection is known, so a name that resolves to another address a moment
+// later is checked as well.
 func Transport(authorities []byte, may Reach) (*http.Transport, error) {
 	pool, err := x509.SystemCertPool()
 	if err != nil {

@@ -23,7 +23,8 @@ type cleaned struct {
 	deferred, unfinished bool
 }
 
-// clean deletes the images of an Application that nothing needs.
+// clean deletes the images of an Application that nothing needs. The cache is asked first, because most Applications have nothing
+// to delete, and that answer costs the API server nothing.
 func (r *Reconciler) clean(ctx context.Context, a *kibashipv1.Application, repository *registry.Repository, runs string) (done cleaned, err error) {
 	keep := newPolicy(a.Spec.ImageRetention, r.Config.Retention)
 	images, err := listImages(ctx, repository, keep)
@@ -56,6 +57,7 @@ func listImages(ctx context.Context, repository *registry.Repository, keep polic
 	}
 	for digest, tags := range tagged {
 		image := registry.Stored{Digest: digest, Tags: tags}
+		// The newest ones stay anyway. With fewer images no time is needed, and no request for it.
 		if len(tagged) > keep.count {
 			if image.Created, err = repository.Created(ctx, digest); err != nil {
 				return nil, err
@@ -98,6 +100,7 @@ func (r *Reconciler) delete(ctx context.Context, a *kibashipv1.Application, repo
 	named := newNames(repository.Name)
 	building, err := r.readLive(ctx, a, named)
 	failed = errors.Join(failed, err)
+	// Without a certain answer each image is put back, also those that nothing named.
 	for _, d := range deletions {
 		if err == nil && !building && !named.has(d.image) {
 			done.deleted++

@@ -26,6 +26,7 @@ import (
 // interval is after how long the images of an Application are looked through again: by then others are old enough.
 const interval = 24 * time.Hour
 
+// A failure is reported and repeated with a delay that grows. A registry that refuses is asked once per interval.
 func (r *Reconciler) reconcile(ctx context.Context, req ctrl.Request) (requeueAfter time.Duration, err error) {
 	a := &kibashipv1.Application{}
 	if err := outcome.WrapNotFound(r.Client.Get(ctx, req.NamespacedName, a)); err != nil {
@@ -83,6 +84,7 @@ func (r *Reconciler) report(ctx context.Context, a *kibashipv1.Application, cond
 			return err
 		}
 		before := current.DeepCopy()
+		// An Application of the same name that is newer gets no condition of the former one.
 		if current.UID != a.UID || !r.set(current, condition) {
 			return nil
 		}

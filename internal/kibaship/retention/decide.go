@@ -42,7 +42,8 @@ func built(image registry.Stored, runs string) bool {
 }
 
 // decide returns the images that are deleted, the oldest first: built ones that are named by nothing, neither among the newest nor young. The
-// author of a commit chooses its time, so images of the same time are ordered by digest, and one without a time stays.
+// author of a commit chooses its time, so images of the same time are ordered by digest, and one without a time stays. Each
+// condition keeps an image. Deleting needs all of them to be absent.
 func decide(images []registry.Stored, named *Names, runs string, keep policy, now time.Time) (old []registry.Stored) {
 	order := slices.SortedFunc(slices.Values(images), func(a, b registry.Stored) int {
 		return cmp.Or(b.Created.Compare(a.Created), cmp.Compare(a.Digest, b.Digest))

@@ -79,7 +79,8 @@ func (n *Names) addApplication(a *kibashipv1.Application) {
 // imageFields are the fields of a pod, or of an object with a template of one, that name an image.
 var imageFields = sets.New("image", "imageID", "reference")
 
-// addObject adds the images that an object of Kubernetes names in any depth.
+// addObject adds the images that an object of Kubernetes names in any depth. Fields of other objects with such a name may add too
+// many images. That keeps an image too long, and deletes none too early.
 func (n *Names) addObject(content any) {
 	switch content := content.(type) {
 	case map[string]any:

@@ -96,7 +96,7 @@ func each[L client.ObjectList](ctx context.Context, from client.Reader, newList 
 }
 
 // readNames reads which images of a repository Applications and Deployments name, in any Project. building: a build of the Application runs,
-// or is about to.
+// or is about to. An image of this repository may be used by another Project, so all namespaces are read.
 func readNames(ctx context.Context, from client.Reader, a *kibashipv1.Application, named *Names, options ...client.ListOption) (building bool, err error) {
 	if err := each(ctx, from, func() *kibashipv1.DeploymentList { return &kibashipv1.DeploymentList{} }, func(list *kibashipv1.DeploymentList) {
 		for i := range list.Items {
@@ -115,7 +115,8 @@ func readNames(ctx context.Context, from client.Reader, a *kibashipv1.Applicatio
 	}, options...)
 }
 
-// unsettled reports whether a Deployment builds, or may be about to.
+// unsettled reports whether a Deployment builds, or may be about to. A Deployment that the operator has not seen in its latest
+// generation counts, since its build may start at any moment.
 func unsettled(d *kibashipv1.Deployment) bool {
 	s := &d.Status
 	return s.ObservedGeneration != d.Generation || s.Phase == kibashipv1.DeploymentInitializing || s.Phase == kibashipv1.DeploymentRunning ||

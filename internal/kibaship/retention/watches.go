@@ -21,7 +21,8 @@ import (
 const timeout = 10 * time.Minute
 
 // SetupWithManager opens the watches. An Application is cleaned up when a build of it has ended, and once a day. One registry holds the images of
-// all, so they are cleaned up one after the other.
+// all, so they are cleaned up one after the other. The day is counted from the last reconciliation. At a restart each Application
+// is looked through once.
 func (r *Reconciler) SetupWithManager(_ context.Context, mgr ctrl.Manager) error {
 	r.backoff = outcome.NewBackoff()
 	return ctrl.NewControllerManagedBy(mgr).

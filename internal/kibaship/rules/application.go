@@ -169,7 +169,7 @@ func Allowed(spec *kibashipv1.ApplicationSpec, project *kibashipv1.ProjectSpec) 
 	return all
 }
 
-// Effective returns the size of an Application, completed by the presets of its Project.
+// Effective returns the size of an Application, completed by the presets of its Project. A part that neither sets is empty.
 func Effective(spec *kibashipv1.ApplicationSpec, project *kibashipv1.ProjectSpec) kibashipv1.Limits {
 	preset := PolicyFor(project, spec.Type).Default
 	return kibashipv1.Limits{
@@ -197,7 +197,8 @@ func clusterReplicas(spec *kibashipv1.ApplicationSpec) (block string, replicas i
 	}
 }
 
-// Secrets returns the names of the Secrets that an Application needs, each with its field.
+// Secrets returns the names of the Secrets that an Application needs, each with its field. A Secret that two fields name is there
+// once, with the last of them.
 func Secrets(spec *kibashipv1.ApplicationSpec) map[string]string {
 	needed := map[string]string{}
 	need := func(ref *kibashipv1.LocalReference, field string) {

@@ -12,7 +12,8 @@ type Policy struct {
 	Default, Min, Max kibashipv1.ClusterLimits
 }
 
-// PolicyFor returns the policy of a Project for a type, with defaults where the Project does not set it.
+// PolicyFor returns the policy of a Project for a type, with defaults where the Project does not set it. Bounds that are not set
+// are empty, and refuse nothing.
 func PolicyFor(spec *kibashipv1.ProjectSpec, t kibashipv1.ApplicationType) Policy {
 	types := spec.ApplicationTypes
 	switch t {

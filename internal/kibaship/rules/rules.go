@@ -1,5 +1,3 @@
-// Package rules validates Projects, Applications and Deployments. It is pure: the webhooks refuse
-// violations with it, and the controllers report violations that reached storage without a webhook.
 package rules
 
 import (

@@ -30,9 +30,11 @@ type Watches struct {
 	lifetime context.Context //nolint:containedctx // watches outlive the pass that asks for them
 	end      context.CancelFunc
 
+	// mu guards open, and the users of each watch.
 	mu   sync.Mutex
 	open map[string]*watch
 
+	// enqueuers are complete before the first watch is opened, so they are read without the lock.
 	enqueuers []chan event.GenericEvent
 }
 
@@ -71,7 +73,8 @@ func (w *Watches) Source(handle handler.EventHandler) source.Source {
 
 // Missing returns the names that no Secret of the namespace has, in their order. While the
 // namespace is not listed yet, known is false; Source sends an event when it is. The watch stays
-// open for the user until that user closes it.
+// open for the user until that user closes it. The answer comes from memory. If a Secret came a moment ago, its event is still to
+// follow.
 func (w *Watches) Missing(user, namespace string, names []string) (missing []string, known bool) {
 	o := w.ensure(user, namespace)
 	if !o.informer.HasSynced() {
@@ -100,7 +103,8 @@ func (w *Watches) Close(user, namespace string) {
 	}
 }
 
-// ensure returns the watch of a namespace, which it opens if need be.
+// ensure returns the watch of a namespace, which it opens if need be. The lock is held until the watch is in the map: two users
+// never open two watches of a namespace.
 func (w *Watches) ensure(user, namespace string) *watch {
 	w.mu.Lock()
 	defer w.mu.Unlock()

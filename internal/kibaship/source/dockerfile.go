@@ -72,7 +72,8 @@ func readScript(c *instructions.RunCommand) (script, problem string) {
 	return script, ""
 }
 
-// replace writes each RUN with a script as one line, which the shell makes the script of again.
+// replace writes each RUN with a script as one line, which the shell makes the script of again. Every character that the shell
+// could read anything into is written as its octal number.
 func replace(content []byte, nodes []*parser.Node, scripts map[int]string) []byte {
 	lines := bytes.SplitAfter(content, []byte("\n"))
 	for _, node := range nodes {
@@ -177,6 +178,7 @@ func checkTrigger(c *instructions.OnbuildCommand) string {
 // gitSource matches a source of ADD that BuildKit clones: https://docs.docker.com/reference/dockerfile/#add
 var gitSource = regexp.MustCompile(`^(git|ssh)://|^git@|^https?://.*\.git([#?]|$)`)
 
+// checkRun refuses what the builder would ignore silently, since the image would then be another one.
 func checkRun(c *instructions.RunCommand) string {
 	// Only then the types of mounts are known. A variable stays as it is.
 	if err := c.Expand(func(word string) (string, error) { return word, nil }); err != nil {

@@ -44,6 +44,7 @@ func normalize(root string, owner int, moment time.Time) error {
 	if err != nil {
 		return err
 	}
+	// Directories get their time last, because each write in one changes it.
 	for _, path := range slices.Backward(directories) {
 		if err := setTime(path, moment); err != nil {
 			return err

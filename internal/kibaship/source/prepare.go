@@ -71,6 +71,7 @@ func Main(args []string, errs io.Writer) int {
 	return 0
 }
 
+// A cache that cannot be used is a warning and no failure: the build goes on without it.
 func (p Prepare) prepare(owner int) error {
 	if err := p.writeDockerfile(); err != nil {
 		return err

@@ -41,7 +41,8 @@ func (b Build) key() string {
 	return hex.EncodeToString(sum[:8])
 }
 
-// AddBuild counts a build, unless it has been counted. limits are the limits of its step that builds.
+// AddBuild counts a build, unless it has been counted. limits are the limits of its step that builds. All lists are cloned before
+// they change, since a copy of the status may share them.
 func AddBuild(u *kibashipv1.ProjectUsage, b Build, limits corev1.ResourceList) (added bool) {
 	if slices.Contains(u.CountedBuilds, b.key()) {
 		return false
@@ -90,7 +91,8 @@ func Update(u *kibashipv1.ProjectUsage, current Now, now time.Time) {
 	addDay(u, u.CountedUntil.Time, 0)
 }
 
-// count adds the time since the last count to the days that it belongs to. A clock that goes back adds nothing.
+// count adds the time since the last count to the days that it belongs to. A clock that goes back adds nothing. A gap that is
+// longer than the days that are kept counts from their begin.
 func count(u *kibashipv1.ProjectUsage, now time.Time) {
 	from := u.CountedUntil.Time
 	if limit := now.AddDate(0, 0, -kibashipv1.UsageDays); from.Before(limit) {

@@ -19,7 +19,8 @@ const Fence = "berg-operator-fence"
 const Install = "kubectl apply --server-side -f deploy/fence.yaml"
 
 // Gap returns why the API server does not enforce a policy everywhere, as a clause; empty if it does. The binding has the name of
-// the policy. Both are nil if they do not exist.
+// the policy. Both are nil if they do not exist. It compares the content too: a policy of the right name that allows everything
+// would be worse than none, which at least is noticed.
 func Gap(policy *admissionregistrationv1.ValidatingAdmissionPolicy, binding *admissionregistrationv1.ValidatingAdmissionPolicyBinding) string {
 	switch {
 	case policy == nil:

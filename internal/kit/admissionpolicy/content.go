@@ -34,7 +34,9 @@ var contents = map[string]content{
 	"berg-operator-berg-warm-pods":         {1, "f75a0e5733a0849e"},
 }
 
-// differs reports whether the content of a policy is neither that of this version of the program nor a later one.
+// differs reports whether the content of a policy is neither that of this version of the program nor a later one. A policy with a
+// higher revision counts as in force, because an administrator applies the new file before an upgrade, and packages of several
+// versions share one policy.
 func differs(policy *admissionregistrationv1.ValidatingAdmissionPolicy) bool {
 	built, known := contents[policy.Name]
 	if !known || sum(policy.Spec) == built.sum {
@@ -55,7 +57,9 @@ var accounts = []struct {
 	{regexp.MustCompile(`s\.name == '[a-z0-9.-]+' && s\.namespace == '[a-z0-9-]+'`), "s.name == '' && s.namespace == ''"},
 }
 
-// sum returns a hash of a policy, with the defaults that the API server fills in.
+// sum returns a hash of a policy, with the defaults that the API server fills in. The API server stores more than the file says,
+// so the defaults are filled in on both sides. 64 bits are enough: this finds mistakes and old versions. An account that may
+// write policies can also remove them.
 func sum(spec admissionregistrationv1.ValidatingAdmissionPolicySpec) string {
 	spec = *spec.DeepCopy()
 	spec.FailurePolicy = ptr.To(ptr.Deref(spec.FailurePolicy, admissionregistrationv1.Fail))

@@ -50,6 +50,8 @@ func (p *Policies) Follow(ctx context.Context, name, install string) (*Policy, e
 	if followed := p.followed[name]; followed != nil {
 		return followed, nil
 	}
+	// RBAC allows list and watch of a name only if the request selects that name, so each policy needs a cache with its own field
+	// selector.
 	own, err := kitcache.OfReplica(p.mgr, cache.Options{Scheme: p.scheme, DefaultFieldSelector: fields.OneTermEqualSelector(metav1.ObjectNameField, name)})
 	if err != nil {
 		return nil, fmt.Errorf("follow the admission policy %s: %w", name, err)

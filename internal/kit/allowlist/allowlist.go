@@ -117,7 +117,8 @@ func split(list string) (items []string) {
 }
 
 // Check returns nil if a server may be at an address and port, and otherwise an error that is
-// ErrRefused and says why.
+// ErrRefused and says why. The order matters: addresses that are never allowed come before the lists of an administrator, so that a wide
+// network in Allowed opens none of it.
 func (r Rules) Check(address netip.Addr, port int) error {
 	plain := address.Unmap().WithZone("")
 	refuse := func(reason string) error { return fmt.Errorf("server %s %w: %s", plain, ErrRefused, reason) }
@@ -169,7 +170,8 @@ type Resolver interface {
 }
 
 // Resolve returns the addresses of a server that are allowed, IPv4 first because most servers listen there. An empty host
-// is localhost. The error is ErrRefused if the host has addresses and none is allowed.
+// is localhost. The error is ErrRefused if the host has addresses and none is allowed. The caller must connect to one of the
+// returned addresses and not to the name: a second look-up may have another answer.
 func (r Rules) Resolve(ctx context.Context, resolver Resolver, host string, port int) ([]netip.Addr, error) {
 	var found []netip.Addr
 	switch address, err := netip.ParseAddr(host); {

@@ -19,6 +19,8 @@ func KindUnknown(err error) bool {
 		return false
 	}
 	details := status.Status().Details
+	// An answer without details comes from a server that has no handler for the path. The API server names the object in every 404
+	// of a kind that it serves.
 	return details == nil || details.Name == "" || apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse)
 }
 

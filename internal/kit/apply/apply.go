@@ -1,6 +1,3 @@
-// Package apply brings objects into the state of a plan. It creates missing objects, updates
-// different ones, deletes unwanted ones, and refuses objects that the custom resource does not own.
-// An object in place costs no request.
 package apply
 
 import (
@@ -44,7 +41,7 @@ type Writer struct {
 }
 
 // TerminatingError says that a wanted object is being deleted. Its
-// deletion event is the moment to try again.
+// deletion event is the moment to try again. It is no failure: outcome.Classify makes it a problem that waits.
 type TerminatingError struct {
 	Kind, Name string
 }
@@ -59,7 +56,8 @@ func (e *TerminatingError) Error() string {
 // It returns an *ownership.RefusedError for an object that is not owned, a
 // *TerminatingError for one that is being deleted, a *ContestedError for one that others
 // keep changing, or the API server's error. If the API server rejects an update, the object
-// is replaced if the Writer allows it, else the rejection is returned.
+// is replaced if the Writer allows it, else the rejection is returned. An update costs a read of the API server and a write, a
+// creation one write. Apply sets labels, annotations and the checksum of the plan on desired, so the caller must not share it.
 func Apply[T client.Object](ctx context.Context, w Writer, owner ownership.Owner, desired T) (T, error) {
 	var none T
 	owner.SetOn(desired)
@@ -85,6 +83,7 @@ func Apply[T client.Object](ctx context.Context, w Writer, owner ownership.Owner
 		// another process wrote it just now.
 	case err != nil:
 		return none, err
+	// The refusal is not decided here: update repeats the question with the object of the API server.
 	case !owner.Owns(live):
 		// It may belong to an earlier custom resource of this name and be gone by now: the
 		// caches of two kinds are not of the same moment. The API server is asked.
@@ -95,6 +94,7 @@ func Apply[T client.Object](ctx context.Context, w Writer, owner ownership.Owner
 		if upToDate(w, owner, desired, live) {
 			return live, nil
 		}
+		// update asks again with the live object. Here the cached one decides whether a throttled repair may pass.
 		to.rollout = isRollout(w, owner, to, live)
 		if err := w.DriftBackoff.throttled(to); err != nil {
 			return none, err
@@ -134,7 +134,8 @@ func upToDate(w Writer, owner ownership.Owner, desired, live client.Object) bool
 
 // writtenAsPlanned reports whether an object was written from this plan and not modified by
 // others. If it differs from the plan, an admission webhook or the API server itself has
-// changed it, for example the labels of a Job's pods. The checksum does not cover node ports.
+// changed it, for example the labels of a Job's pods. The checksum does not cover node ports. Such an object is never replaced
+// and never written again: each restart of the operator would otherwise write it once, and a Job would run once more.
 func writtenAsPlanned(w Writer, owner ownership.Owner, desired, live client.Object) bool {
 	if service, ok := desired.(*corev1.Service); ok && asksForNodePorts(service) {
 		return false
@@ -155,7 +156,8 @@ func untouched(w Writer, owner ownership.Owner, desired, live client.Object) boo
 }
 
 // isRollout reports whether an object is written because its plan has changed, and not because
-// others have changed it: it is as it was last written.
+// others have changed it: it is as it was last written. The history tells the two apart, so after a restart the first rollout of
+// an object counts as a repair. One repair is never throttled.
 func isRollout(w Writer, owner ownership.Owner, to write, live client.Object) bool {
 	last := w.DriftBackoff.plan(to.object)
 	return last != "" && last != to.plan && last == live.GetAnnotations()[ChecksumAnnotation(owner.Annotation)] && Unmodified(w.Manager, live)
@@ -214,6 +216,8 @@ func update[T client.Object](ctx context.Context, w Writer, owner ownership.Owne
 		err = w.Client.Update(ctx, updated, client.FieldOwner(w.Manager))
 		switch {
 		case err == nil:
+		// The object is as this plan once wrote it, and the API server refuses to change it back: it made the difference itself. A
+		// condition about it could never be resolved.
 		case made && changeRefused(err):
 			w.DriftBackoff.accept(desired, live)
 			out = live
@@ -254,11 +258,13 @@ func successor[T client.Object](w Writer, owner ownership.Owner, desired, live T
 		// If the Kind has no status subresource, an update writes the status too.
 		keepStatus(u, any(live).(*unstructured.Unstructured))
 	}
+	// The API server takes managedFields from an update as they are sent, and computes the owners of changed fields from there.
 	updated.SetManagedFields(releaseOthers(live.GetManagedFields(), ownManagedFields(w.Manager, gvk.GroupVersion().String(), owner.Annotation)))
 	return updated, nil
 }
 
-// noteWritten records a write and its result.
+// noteWritten records a write and its result. It runs after the API server has accepted the write: a write that fails costs none
+// of the writes that are never throttled.
 func noteWritten(ctx context.Context, w Writer, verb string, to write, desired, made client.Object, cause []string) {
 	w.DriftBackoff.wrote(to, cause)
 	log := log.FromContext(ctx)

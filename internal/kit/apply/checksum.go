@@ -34,6 +34,7 @@ func contentChecksum(obj, like client.Object) (checksum, error) {
 	if u, ok := obj.(runtime.Unstructured); ok {
 		bare = contentMap(u)
 	} else {
+		// The fields are emptied in a copy. The object itself may be shared by all readers of a cache.
 		bare = obj.DeepCopyObject()
 		for _, name := range notContent {
 			if field := reflect.ValueOf(bare).Elem().FieldByName(name); field.IsValid() {
@@ -52,13 +53,15 @@ func contentChecksum(obj, like client.Object) (checksum, error) {
 }
 
 // setChecksum writes the checksum of a plan to its object. It is the same each time.
-// Node ports are allotted: a plan has them only if they are known already.
+// Node ports are allotted: a plan has them only if they are known already. It leaves the annotation itself out of the sum, or
+// each plan would change its own checksum.
 func setChecksum(desired client.Object, annotation string) error {
 	plan := desired.DeepCopyObject().(client.Object)
 	annotations := plan.GetAnnotations()
 	delete(annotations, annotation)
 	plan.SetAnnotations(annotations)
 	if service, ok := plan.(*corev1.Service); ok {
+		// The first plan of a Service has no numbers and the next one has, without any change of the intent.
 		forgetNodePorts(service)
 	}
 	sum, err := contentChecksum(plan, plan)
@@ -69,7 +72,7 @@ func setChecksum(desired client.Object, annotation string) error {
 	return nil
 }
 
-// only returns the keys of all that some has.
+// only returns the pairs of all whose keys are wanted.
 func only(all, wanted map[string]string) map[string]string {
 	out := make(map[string]string, len(wanted))
 	for key := range wanted {

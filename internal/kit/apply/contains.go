@@ -55,12 +55,15 @@ func contains(all, part map[string]string) bool {
 
 var quantityType = reflect.TypeFor[resource.Quantity]()
 
+// containsValue takes the zero value of a field for unset, since a plan cannot say it otherwise. Live fields that the plan does
+// not set are left to the API server and to others.
 func containsValue(desired, live reflect.Value) bool {
 	if desired.IsZero() {
 		return true
 	}
 	if desired.Type() == quantityType {
 		d, l := desired.Interface().(resource.Quantity), live.Interface().(resource.Quantity)
+		// 1000m and 1 are the same amount: the API server keeps the notation that it was sent, other programs use another one.
 		return d.Cmp(l) == 0
 	}
 	switch desired.Kind() {
@@ -74,10 +77,14 @@ func containsValue(desired, live reflect.Value) bool {
 		}
 		return true
 	case reflect.Slice:
+		// Bytes are one value, as in a Secret. An element by element comparison would take a zero byte of the plan for an unset
+		// field.
 		if desired.Type().Elem().Kind() == reflect.Uint8 {
 			return bytes.Equal(desired.Bytes(), live.Bytes())
 		}
 		if desired.Len() != live.Len() {
+			// An empty list of a plan cannot be distinguished from an absent one: both are left to the API server. An addition to it
+			// is found by Unmodified.
 			return desired.Len() == 0
 		}
 		for i := range desired.Len() {

@@ -53,7 +53,7 @@ type DriftBackoff struct {
 }
 
 type history struct {
-	// writes that others have made necessary, and the first one.
+	// writes counts the writes that others have made necessary, and the first one. last is the time of the latest.
 	writes  int
 	last    time.Time
 	writers string
@@ -101,7 +101,8 @@ func (r *DriftBackoff) throttled(to write) error {
 	return &ContestedError{Kind: to.kind.Kind, Name: to.name.Name, By: h.writers}
 }
 
-// wrote records a write. by names the managers that made it necessary, if they are known.
+// wrote records a write. by names the managers that made it necessary, if they are known. A write for another plan of an
+// unmodified object counts nothing, but its plan is recorded: the next comparison needs it.
 func (r *DriftBackoff) wrote(to write, cause []string) {
 	if r == nil {
 		return
@@ -114,6 +115,7 @@ func (r *DriftBackoff) wrote(to write, cause []string) {
 		h.writes++
 		h.last = r.clock.Now()
 	}
+	// A deletion names no manager. The last known one stays in the message.
 	if len(cause) > 0 {
 		h.writers = strings.Join(cause, ", ")
 	}
@@ -130,7 +132,8 @@ func (r *DriftBackoff) plan(o object) string {
 	return r.history(o).plan
 }
 
-// pruned forgets an object that was deleted because it was not wanted.
+// pruned forgets an object that was deleted because it was not wanted. Else its next creation, when it is wanted again, would
+// count as a repair.
 func (r *DriftBackoff) pruned(o object) {
 	if r == nil {
 		return
@@ -151,7 +154,9 @@ func (r *DriftBackoff) history(o object) *history {
 }
 
 // accept records the stored object if it differs from the written one: an admission webhook changed
-// it, and would change it again. It reports whether the result differs from the last one.
+// it, and would change it again. It reports whether the result differs from the last one. The checksum includes all content, and
+// not the fields that differ: if an administrator later changes another field, the object differs from the accepted one and is
+// repaired.
 func (r *DriftBackoff) accept(desired, made client.Object) bool {
 	if r == nil {
 		return false
@@ -165,7 +170,8 @@ func (r *DriftBackoff) accept(desired, made client.Object) bool {
 	return !ok || known.(checksum) != content
 }
 
-// accepts reports whether an object is as the API server stored it for this plan.
+// accepts reports whether an object is as the API server stored it for this plan. The checksum of the plan must agree too: a new
+// plan is always written once.
 func (r *DriftBackoff) accepts(owner ownership.Owner, desired, live client.Object) bool {
 	annotation := ChecksumAnnotation(owner.Annotation)
 	if r == nil || live.GetAnnotations()[annotation] != desired.GetAnnotations()[annotation] {

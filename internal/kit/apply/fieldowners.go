@@ -19,7 +19,8 @@ import (
 // was changed by hand, also if no plan mentions it.
 
 // Unmodified reports whether manager has written an object and no other manager owns a
-// field outside metadata and status.
+// field outside metadata and status. An object without an entry of manager counts as modified: another client has replaced its
+// managedFields, or an earlier version of the operator wrote it under another name.
 func Unmodified(manager string, obj metav1.Object) bool {
 	written := false
 	for _, e := range obj.GetManagedFields() {
@@ -33,7 +34,8 @@ func Unmodified(manager string, obj metav1.Object) bool {
 }
 
 // Compact returns a transform for a cache. managedFields are a large part of an object; it keeps
-// only the entries that Unmodified needs.
+// only the entries that Unmodified needs. It must give the same answer for the object that it returns, because a cache may
+// transform an object twice.
 func Compact(manager string) toolscache.TransformFunc {
 	unmodified := []metav1.ManagedFieldsEntry{{Manager: manager, Operation: metav1.ManagedFieldsOperationUpdate}}
 	return func(o any) (any, error) {
@@ -92,7 +94,7 @@ func fieldOwners(manager string, obj metav1.Object) []string {
 
 // ownsAll reports whether manager still owns everything that desired sets. A manager that changes a field becomes its
 // owner, and a field that another manager removes has none. Admission changes no owner: the API server computes the
-// owners first.
+// owners first. An object that is only partly owned is repaired, which takes the rest over.
 func ownsAll(manager string, desired client.Object, live metav1.Object) bool {
 	data, err := json.Marshal(desired)
 	if err != nil {
@@ -138,7 +140,7 @@ func ownsFields(ours, fields map[string]any) bool {
 	return true
 }
 
-// ownsValue is ownsFields for a value, whose own fields are of. A value without any is owned as a whole.
+// ownsValue is ownsFields for a value, whose owned fields are fields. A value without any is owned as a whole.
 func ownsValue(fields map[string]any, value any) bool {
 	if len(fields) == 0 {
 		return true
@@ -222,7 +224,8 @@ func isOwn(manager string, e metav1.ManagedFieldsEntry) bool {
 }
 
 // splitMetadata returns the part of an entry in metadata and status, nil if there is none, and
-// whether the entry has other fields.
+// whether the entry has other fields. An entry whose fields cannot be decoded counts as foreign: a needless write is the smaller
+// harm.
 func splitMetadata(e metav1.ManagedFieldsEntry) (rest *metav1.ManagedFieldsEntry, foreign bool) {
 	if e.FieldsV1 == nil {
 		return nil, false

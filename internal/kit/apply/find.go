@@ -9,7 +9,8 @@ import (
 
 // Find reads into obj, whose name and namespace are set, and reports whether it exists. The cache
 // may not yet show another process's write, or may omit an object that has lost a label, so absence
-// is confirmed by the API server.
+// is confirmed by the API server. Its caller reports a deletion as complete, or frees a name, so a false absence would do harm
+// and a read of the API server is cheap.
 func Find(ctx context.Context, w Writer, obj client.Object) (bool, error) {
 	key := client.ObjectKeyFromObject(obj)
 	err := read(ctx, w.Client, key, obj)

@@ -16,7 +16,8 @@ type record struct {
 	Annotations []string `json:"annotations,omitempty"`
 }
 
-// note records in desired which labels and annotations it has.
+// note records in desired which labels and annotations it has. The record travels in the same write as the keys, so after a kill
+// either both are stored or none.
 func (w Writer) note(desired client.Object) {
 	if w.Record == "" {
 		return

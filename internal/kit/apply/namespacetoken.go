@@ -14,6 +14,8 @@ import (
 // former process may have created one that the cache does not show yet. Then reread persists the digest of another secret, and
 // that no UID is known. cached is the namespace in the cache, nil if there is none; it is returned unchanged.
 func PrepareNamespace(ctx context.Context, w Writer, owner ownership.Owner, cached *corev1.Namespace, name string, reread func() error) (*corev1.Namespace, error) {
+	// With the secret in memory a creation that has already succeeded is harmless: the API server answers that the name exists,
+	// and the namespace carries the token.
 	if cached != nil || owner.Token != nil && owner.MayCreate() {
 		return cached, nil
 	}

@@ -60,7 +60,8 @@ func deleteUnwanted(ctx context.Context, w Writer, owner ownership.Owner, list c
 // Delete deletes exactly the observed object, not a successor of the same name. An object
 // that is gone is no error. After a conflict the caller must read the object again: the API
 // server does not say whether it was replaced, is already being deleted, or was only
-// written at the same time.
+// written at the same time. The background policy is explicit: the default of a kind may be to orphan what the object owns. The
+// finalizer of a foreground deletion would keep the name taken until everything below it is gone.
 func Delete(ctx context.Context, c client.Client, obj client.Object, opts ...client.DeleteOption) error {
 	err := c.Delete(ctx, obj, append(opts,
 		client.Preconditions{UID: ptr.To(obj.GetUID())},
@@ -68,7 +69,8 @@ func Delete(ctx context.Context, c client.Client, obj client.Object, opts ...cli
 	return IgnoreAbsent(err)
 }
 
-// DeleteUnchanged is Delete for the version of the object that was observed: a write of another client prevents the deletion.
+// DeleteUnchanged is Delete for the version of the object that was observed: a write of another client prevents the deletion. It
+// is for a decision that a concurrent write reverses, such as a claim. A plain Delete would win over that write.
 func DeleteUnchanged(ctx context.Context, c client.Client, obj client.Object) error {
 	return IgnoreAbsent(c.Delete(ctx, obj,
 		client.Preconditions{UID: ptr.To(obj.GetUID()), ResourceVersion: ptr.To(obj.GetResourceVersion())},

@@ -45,7 +45,8 @@ func changeRefused(err error) bool { return apierrors.IsInvalid(err) || apierror
 // because the desired object is invalid. The rejection does not say which, and each API words
 // it differently. So a dry run creates the object: the API server validates the whole object
 // before it finds that the name exists. After any other answer the existing object is kept,
-// since it is better than none.
+// since it is better than none. Two requests for each refused update are affordable, because the caller comes back with
+// exponential backoff.
 func replaceable[T client.Object](ctx context.Context, w Writer, desired T, refusal error) bool {
 	if !changeRefused(refusal) {
 		return false
@@ -59,7 +60,8 @@ func replaceable[T client.Object](ctx context.Context, w Writer, desired T, refu
 }
 
 // replace deletes exactly the observed object, and creates the desired one. If finalizers keep
-// the old one, it returns a *TerminatingError.
+// the old one, it returns a *TerminatingError. Between the two requests the object is missing. If the process is killed there,
+// the next reconciliation finds no object and creates it.
 func replace[T client.Object](ctx context.Context, w Writer, owner ownership.Owner, to write, desired, live T) (T, error) {
 	var none T
 	// Reads wait for the creation that follows. They must not wait for the deletion: that

@@ -24,7 +24,8 @@ func ScaleToZero(ctx context.Context, w Writer, owner ownership.Owner, key clien
 			return nil
 		}
 		d.Spec.Replicas = ptr.To[int32](0)
-		// The plan wants other replicas: without the checksum, the next Apply writes the plan again.
+		// The plan wants other replicas: without the checksum, the next Apply writes the plan again. Contains alone would not do:
+		// the plan may leave the replicas out, and then zero would stay.
 		delete(d.Annotations, ChecksumAnnotation(owner.Annotation))
 		return IgnoreAbsent(w.Client.Update(ctx, d, client.FieldOwner(w.Manager)))
 	})

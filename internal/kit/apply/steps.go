@@ -93,7 +93,9 @@ func (f Failures) For(condition string) error {
 // one's, so that users of an object are deleted before it. It lists in one namespace, "" for all.
 // An error of the deletions counts as one of the last step.
 //
-// A panic of a step becomes a panic of the caller.
+// A panic of a step becomes a panic of the caller. A step that fails stops the steps after it, because they may need its objects.
+// It does not undo the steps before it: they are right by themselves, and the next reconciliation continues. Pruning waits for
+// all steps: after a failure an old object may still be the only one that works.
 func Steps(ctx context.Context, w Writer, owner ownership.Owner, namespace string, steps []Step) Failures {
 	steps = slices.Clone(steps)
 	for _, group := range groups(steps) {
@@ -222,7 +224,8 @@ func groups(steps []Step) [][]Step {
 	return out
 }
 
-// concurrently calls do with each of n numbers, waits for all calls, and returns their errors.
+// concurrently calls do with each of n numbers, waits for all calls, and returns their errors. A panic in a goroutine of its own
+// would end the process before package reconcile has counted it.
 func concurrently(n int, do func(i int) error) []error {
 	errs, panics := make([]error, n), make([]any, n)
 	var running sync.WaitGroup

@@ -49,7 +49,8 @@ func New(subject pkix.Name, now time.Time, validity time.Duration) (*Authority, 
 }
 
 // Parse reads an authority that New has made. Earlier authorities may follow its certificate. It returns an error if the key does not
-// match the certificate, or if the certificate is not an authority.
+// match the certificate, or if the certificate is not an authority. Its errors never quote the key, because they end up in logs
+// and conditions.
 func Parse(pair Pair) (*Authority, error) {
 	certificate, err := parseCertificate(pair.Certificate)
 	if err != nil {
@@ -107,7 +108,8 @@ func (a *Authority) Signed(certificatePEM []byte, names ...string) bool {
 		!slices.ContainsFunc(names, func(name string) bool { return certificate.VerifyHostname(name) != nil })
 }
 
-// RenewAt returns when the first certificate in PEM must be renewed, after two thirds of its lifetime, and when it expires.
+// RenewAt returns when the first certificate in PEM must be renewed, after two thirds of its lifetime, and when it expires. A
+// third of the lifetime is left for renewals that fail.
 func RenewAt(certificatePEM []byte) (renew, end time.Time, err error) {
 	certificate, err := parseCertificate(certificatePEM)
 	if err != nil {

@@ -29,7 +29,8 @@ const (
 	maxFinalizers, namedFinalizers = 256, 8
 )
 
-// reducedAnnotation is on cached objects whose content was dropped. It is never written to the API server.
+// reducedAnnotation is on cached objects whose content was dropped. It is never written to the API server. A user may set it on
+// an object: then its content is read from the API server, which costs a request and no more.
 const reducedAnnotation = "cache.kit/reduced"
 
 // Reduced reports whether the content of a cached object was dropped because it was too large. A reader of more than the
@@ -104,6 +105,7 @@ func boundMetadata(o client.Object, domains, finalizers []string) {
 	o.SetLabels(ofDomains(o.GetLabels(), domains))
 	o.SetAnnotations(shortened(o.GetAnnotations()))
 	owners := o.GetOwnerReferences()
+	// The controller comes first, since it is the one owner that is looked up.
 	slices.SortStableFunc(owners, func(a, b metav1.OwnerReference) int { return isController(b) - isController(a) })
 	o.SetOwnerReferences(slices.Clone(owners[:min(len(owners), maxOwners)]))
 	if all := o.GetFinalizers(); len(all) > maxKeys {
@@ -181,7 +183,8 @@ func Bound(o client.Object, domains ...string) {
 	}
 }
 
-// jsonSize returns the size of an object as JSON, in bytes, without managedFields.
+// jsonSize returns the size of an object as JSON, in bytes, without managedFields. The managed fields are restored, since the
+// caller has reduced them and keeps them.
 func jsonSize(o client.Object) int {
 	var content any = o
 	if u, ok := o.(*unstructured.Unstructured); ok {

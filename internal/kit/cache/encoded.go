@@ -12,7 +12,7 @@ import (
 
 // encoded is an object in the cache. Nearly all fields of a Pod or a Deployment are empty and
 // take more than a kilobyte; every map of labels takes a third of one. The object is decoded
-// for each reader.
+// for each reader. An informer compares versions and forms keys, so these three texts are not in the encoded form alone.
 type encoded struct {
 	metav1.Object // nil: an informer asks a cached object for nothing but the following
 
@@ -63,6 +63,8 @@ func decode(kept any) any {
 	}
 	object := reflect.New(p.kind).Interface().(encodable)
 	if err := object.Unmarshal(p.data); err != nil {
+		// This process has encoded the bytes itself, so they are a mistake of the code or of the memory. No reader could continue
+		// without the object.
 		panic(fmt.Sprintf("what was encoded cannot be decoded: %T %s/%s: %v", object, p.namespace, p.name, err))
 	}
 	return object

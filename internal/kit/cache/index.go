@@ -32,7 +32,8 @@ var (
 
 func hashedSet(value string) string { return setNames[maphash.String(setSeed, value)%setsOfIndex] }
 
-// coarse returns functions that map objects to sets instead of values.
+// coarse returns functions that map objects to sets instead of values. client-go calls these functions in its own lock, for each
+// stored object and again for the object that it replaces. Both must give the same sets.
 func (i index) coarse(indexers toolscache.Indexers) toolscache.Indexers {
 	coarse := toolscache.Indexers{}
 	for name, function := range indexers {
@@ -103,6 +104,7 @@ func (i index) having(name string, objects []any, wanted ...string) ([]any, erro
 	return found, nil
 }
 
+// IndexKeys filters the objects of the coarse index by the value.
 func (i index) IndexKeys(name, value string) ([]string, error) {
 	objects, err := i.kept(name, value)
 	if err != nil {
@@ -117,6 +119,7 @@ func (i index) IndexKeys(name, value string) ([]string, error) {
 	return keys, nil
 }
 
+// ListIndexFuncValues goes through all objects, since the index below has coarse values.
 func (i index) ListIndexFuncValues(name string) []string {
 	var all []string
 	for _, object := range i.Indexer.List() {

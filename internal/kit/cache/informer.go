@@ -34,6 +34,7 @@ func newInformer(lists *lists, kind runtime.Object, resync time.Duration, indexe
 
 func (i informer) SetTransform(transform toolscache.TransformFunc) error {
 	i.lists.transform = transform
+	// client-go transforms each object when it stores it, also those of a list.
 	return i.SharedIndexInformer.SetTransform(i.lists.once)
 }
 
@@ -44,6 +45,7 @@ func (i informer) AddIndexers(indexers toolscache.Indexers) error {
 	return i.SharedIndexInformer.AddIndexers(i.index.coarse(indexers))
 }
 
+// AddEventHandler is overridden in every variant: a handler that is added through another one would get encoded objects.
 func (i informer) AddEventHandler(handler toolscache.ResourceEventHandler) (toolscache.ResourceEventHandlerRegistration, error) {
 	return i.SharedIndexInformer.AddEventHandler(decoding{handler})
 }
@@ -63,6 +65,7 @@ type decoding struct {
 
 func (u decoding) OnAdd(object any, initial bool) { u.handler.OnAdd(decode(object), initial) }
 
+// OnUpdate decodes for each handler, so handlers of one informer may not compare pointers.
 func (u decoding) OnUpdate(before, after any) { u.handler.OnUpdate(decode(before), decode(after)) }
 
 func (u decoding) OnDelete(object any) {

@@ -137,6 +137,7 @@ func settableTexts(v reflect.Value) (map[string]string, bool) {
 	return m, ok
 }
 
+// shared copies also a text that it does not keep: otherwise a short text would hold the whole answer of which it is a part.
 func (s *intern) shared(text string) string {
 	if len(text) > maxText {
 		return strings.Clone(text)
@@ -202,6 +203,7 @@ func (g *generations[K, V]) get(key K) (V, bool) {
 	return v, ok
 }
 
+// The older half is dropped as a whole, so nothing has to be moved for each entry, and the size is bounded by twice recentParts.
 func (g *generations[K, V]) put(key K, v V) {
 	if g.recent == nil || len(g.recent) >= recentParts {
 		g.earlier, g.recent = g.recent, make(map[K]V, recentParts)

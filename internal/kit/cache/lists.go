@@ -81,6 +81,7 @@ func (l *lists) forget() {
 	l.small = nil
 }
 
+// trim trims an object of a list before the store gets it, and notes that it is done: the store calls the transform once more.
 func (l *lists) trim(object runtime.Object) (runtime.Object, error) {
 	if l.transform == nil {
 		return object, nil
@@ -94,6 +95,7 @@ func (l *lists) trim(object runtime.Object) (runtime.Object, error) {
 	if l.small == nil {
 		l.small = map[any]struct{}{}
 	}
+	// It is found by its pointer. A map of values would compare whole objects.
 	l.small[small] = struct{}{}
 	return small.(runtime.Object), nil
 }

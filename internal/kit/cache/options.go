@@ -43,6 +43,8 @@ func New(fieldManager string) *Caches {
 func (c *Caches) Options(options Options) cache.Options {
 	selector := options.Selector
 	if selector == nil {
+		// A kind that a family forgot to name has no objects, which a test of the family shows. All objects of the cluster would
+		// only show in the memory.
 		selector = labels.Nothing()
 	}
 	return cache.Options{

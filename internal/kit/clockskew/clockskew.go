@@ -42,11 +42,12 @@ type Moment struct {
 // IsZero reports whether it is none.
 func (m Moment) IsZero() bool { return m.wall.IsZero() }
 
-// Now returns the present moment.
+// Now returns the present moment. Round removes the monotonic reading of a time.Time, with which Sub would ignore the time of
+// day.
 func (c Clocks) Now() Moment { return Moment{wall: c.Wall.Now().Round(0), mono: c.Monotonic()} }
 
 // Since returns how long ago a moment was by the clock that says longer: after a
-// suspend that is the time of day, after it was put back monotonic time.
+// suspend that is the time of day, after it was put back monotonic time. So a lease that counts with it ends too early at worst.
 func (c Clocks) Since(m Moment) time.Duration {
 	now := c.Now()
 	return max(now.wall.Sub(m.wall), now.mono-m.mono)
@@ -114,6 +115,7 @@ func (w *watcher) run(ctx context.Context, jumped func()) {
 // jumped returns by how much timers are late, zero if by no more than the threshold.
 func (w *watcher) jumped() time.Duration {
 	ahead := w.clocks.ahead(w.since)
+	// A clock that is put back step by step is followed down, so that only a rise from there counts.
 	w.low = min(w.low, ahead)
 	skew := ahead - w.low
 	if skew <= threshold {

@@ -15,7 +15,8 @@ import (
 // Upsert writes conditions into the conditions of a resource, which has the given
 // metadata.generation. The time of a condition is now if its status is new, else the old time; it
 // never goes back, even if the clock does. Messages are shortened, so callers must remove secrets
-// before.
+// before. A status that has not changed keeps its time, so the comparison with the stored status finds no difference and nothing
+// is written.
 func Upsert(all *[]metav1.Condition, generation int64, now time.Time, wanted ...metav1.Condition) {
 	for _, c := range wanted {
 		c.ObservedGeneration = generation

@@ -21,7 +21,7 @@ func Configure(config *rest.Config) *rest.Config {
 }
 
 // WithoutMessage returns an error of the same kind that does not quote the API server: a refusal of a Secret may repeat
-// its content.
+// its content. errors.As and the functions of apierrors still find the API server's error in it.
 func WithoutMessage(err error) error {
 	if reason := apierrors.ReasonForError(err); reason != "" {
 		return unquotedError{err, string(reason)}

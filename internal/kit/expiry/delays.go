@@ -25,7 +25,8 @@ const (
 	maxRejectedAttempts = 10
 )
 
-// delays is how long to wait before the next attempt to delete a resource.
+// delays is how long to wait before the next attempt to delete a resource. Two limiters, so that a hundred rejections do not slow
+// down the retries after an outage.
 type delays struct {
 	failed, rejected workqueue.TypedRateLimiter[reconcile.Request]
 }

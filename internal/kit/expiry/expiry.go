@@ -110,6 +110,7 @@ func (c *Controller[T, R]) Reconcile(ctx context.Context, req ctrl.Request) (ctr
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
 	now := c.Clock.Now()
+	// A cached resource may be older than an extension. End sends the version that was read, so the API server decides.
 	cause, due := c.Due(resource, now)
 	// The queue's timer follows the monotonic clock. If the wall clock is set, clockskew enqueues every live resource
 	// again.
@@ -133,6 +134,7 @@ func (c *Controller[T, R]) Reconcile(ctx context.Context, req ctrl.Request) (ctr
 	case apierrors.IsConflict(err):
 		// Another client has written the resource, which may have extended its life: read it again before deleting it.
 		return ctrl.Result{RequeueAfter: failedDelays.First}, nil
+	// The next leader finds the resource due in its initial list.
 	case errors.Is(ctx.Err(), context.Canceled): // we are being shut down
 		return ctrl.Result{}, nil
 	default:

@@ -94,7 +94,8 @@ func (d Dependencies) Access(recorder string) reconcile.Access {
 	}
 }
 
-// Dependencies are the clients and values that a family gets.
+// Dependencies are the clients and values that a family gets. A family keeps no other way to the API server, so that the fence
+// and the knowledge of missing kinds hold for all of its requests.
 type Dependencies struct {
 	// Manager is the manager of the process with the cache, clients, indexes and scheme of
 	// the family.

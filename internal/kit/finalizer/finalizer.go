@@ -58,7 +58,8 @@ func Complete(ctx context.Context, c client.Client, live client.Reader, obj clie
 }
 
 // TakenOff selects the updates that remove a finalizer from an object: until it is restored, a
-// deletion would leave the objects that it owns behind.
+// deletion would leave the objects that it owns behind. The event is the only sign. A reconciliation that follows for another
+// reason restores it too, but may come hours later.
 func TakenOff(name string) predicate.Predicate {
 	return predicate.Funcs{
 		CreateFunc:  func(event.CreateEvent) bool { return false },
@@ -84,7 +85,8 @@ func (r *Remover) Done(obj client.Object) bool {
 	return ok && uid == obj.GetUID()
 }
 
-// Remove removes a finalizer from an object.
+// Remove removes a finalizer from an object. The patch requires the version that was read: another finalizer that was added in
+// between is not lost. If the answer is lost, the next attempt finds the object absent, which is no error.
 func (r *Remover) Remove(ctx context.Context, c client.Client, live client.Reader, obj client.Object, name string) error {
 	if err := Complete(ctx, c, live, obj); err != nil {
 		return apply.IgnoreAbsent(err)
@@ -98,7 +100,8 @@ func (r *Remover) Remove(ctx context.Context, c client.Client, live client.Reade
 	if err := apply.IgnoreAbsent(err); err != nil {
 		return err
 	}
-	// The API server does not allow adding a finalizer to an object that is being deleted.
+	// The API server does not allow adding a finalizer to an object that is being deleted. It is recorded after the answer: a
+	// removal that failed must be repeated.
 	r.done.Store(client.ObjectKeyFromObject(obj), obj.GetUID())
 	return nil
 }

@@ -42,7 +42,7 @@ func New(config *rest.Config, via *http.Client) (*Identity, error) {
 }
 
 // Subject returns the operator as the subject of a binding. After an error of the API server the
-// next call asks again.
+// next call asks again. The lock is held during the request: callers that come together wait for one answer.
 func (s *Identity) Subject(ctx context.Context) (rbacv1.Subject, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -87,7 +87,8 @@ func WhenGranted(ctx context.Context, attempts int, do func() error) error {
 }
 
 // LacksRight distinguishes a missing right from other refusals with the same code, which have a cause: a namespace that is being
-// deleted forbids creations, and an admission policy refuses. Trying again would not help.
+// deleted forbids creations, and an admission policy refuses. Trying again would not help. Both kinds are 403. Only a missing
+// right is worth waiting for after a binding.
 func LacksRight(err error) bool {
 	var status apierrors.APIStatus
 	if !apierrors.IsForbidden(err) || !errors.As(err, &status) {

@@ -19,7 +19,8 @@ const (
 	interval = 500 * time.Millisecond
 )
 
-// Retry retries a request until the API server answers, for 20 seconds. A rejection is an answer too.
+// Retry retries a request until the API server answers, for 20 seconds. A rejection is an answer too. A request that the API
+// server has answered is not repeated, because the same answer would follow.
 func Retry(ctx context.Context, ask func(context.Context) error) error {
 	var last error
 	err := wait.PollUntilContextTimeout(ctx, interval, timeout, true, func(ctx context.Context) (bool, error) {

@@ -27,7 +27,8 @@ func Within(s string, maxBytes int) string {
 }
 
 // Hashed returns s, or its beginning, followed by a dash and a hash of s and of distinction, so that the
-// same s has another name elsewhere. maxBytes must be at least 12.
+// same s has another name elsewhere. maxBytes must be at least 12. The hash includes the distinction behind a slash, which no
+// name of Kubernetes contains: two pairs never give the same text.
 func Hashed(s, distinction string, maxBytes int) string {
 	return withHash(s, s+"/"+distinction, maxBytes)
 }

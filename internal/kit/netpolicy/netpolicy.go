@@ -70,7 +70,8 @@ func Translated(v4 netip.Prefix) netip.Prefix {
 	return netip.PrefixFrom(netip.AddrFrom16(prefix), translated.Bits()+v4.Bits())
 }
 
-// ToDNS allows pods to reach the cluster's name servers, where most clusters run them.
+// ToDNS allows pods to reach the cluster's name servers, where most clusters run them. It names pods and not the address of the
+// Service: a policy is applied after the address was translated to a pod's.
 func ToDNS() networkingv1.NetworkPolicyEgressRule {
 	return networkingv1.NetworkPolicyEgressRule{
 		To: []networkingv1.NetworkPolicyPeer{{

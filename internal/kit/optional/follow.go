@@ -48,7 +48,7 @@ var servedDelays = backoff.Exponential{First: 500 * time.Millisecond, Max: time.
 // the right to list and watch customresourcedefinitions.
 //
 // The controllers that use the kinds are set up between New and Setup: they watch the kinds of
-// Served, and use Enqueues as a source.
+// Served, and use Enqueues as a source. Its controller has one worker, so the maps have no lock.
 type Follower struct {
 	mgr      ctrl.Manager
 	kinds    map[string]client.Object
@@ -109,6 +109,7 @@ func New(mgr ctrl.Manager, presence *Presence, direct client.Reader, kinds map[s
 		if !notServed {
 			f.watched[definition], f.announced[definition] = true, fromStart
 		}
+		// It is set before any controller starts: a request for a missing kind would otherwise ask for all served APIs each time.
 		presence.Set(gvk, notServed)
 	}
 	return f, nil
@@ -154,6 +155,7 @@ func (f *Follower) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result
 	definition := Definition()
 	err = f.client.Get(ctx, req.NamespacedName, definition)
 	if apierrors.IsNotFound(err) || err == nil && definition.DeletionTimestamp != nil {
+		// It comes before the resources are enqueued: their reconciliations must find the kind missing.
 		f.presence.Set(gvk, true)
 		delete(f.announced, req.Name)
 		delete(f.attempts, req.Name)
@@ -164,6 +166,7 @@ func (f *Follower) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result
 		if err := f.enqueueAll(ctx); err != nil {
 			return ctrl.Result{}, err
 		}
+		// It is set after all were enqueued. If the process stops in between, the next one finds the kind missing at its start.
 		f.removed[req.Name] = true
 		return ctrl.Result{}, nil
 	}
@@ -191,6 +194,8 @@ func (f *Follower) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result
 		return ctrl.Result{RequeueAfter: servedDelays.First}, nil // no request
 	}
 	delete(f.attempts, req.Name)
+	// It comes after the watch is open and before the resources are enqueued: their first request may succeed, and their events
+	// arrive.
 	f.presence.Set(gvk, false)
 	if err := f.enqueueAll(ctx); err != nil {
 		return ctrl.Result{}, err

@@ -18,7 +18,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// Presence knows which kinds are missing now. In the zero value no kind is missing.
+// Presence knows which kinds are missing now. In the zero value no kind is missing. It is a hint and no truth. A kind that is
+// removed a moment ago still fails in the API server, as apply.KindUnknown says.
 type Presence struct {
 	mu      sync.RWMutex
 	missing map[schema.GroupVersionKind]bool

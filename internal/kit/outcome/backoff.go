@@ -52,7 +52,8 @@ func NewBackoff() *Backoff {
 }
 
 // ResetIfReplaced says which custom resource has the name of a request now. It does not inherit the delays of an
-// earlier one of that name.
+// earlier one of that name. Names repeat, as when a player starts the same challenge again, and a minute of another's backoff
+// would look like a hang.
 func (b *Backoff) ResetIfReplaced(req ctrl.Request, uid types.UID) {
 	if before, ok := b.uids.Swap(req, uid); ok && before != uid {
 		b.delays.Forget(req)
@@ -73,6 +74,8 @@ func (b *Backoff) Result(ctx context.Context, req ctrl.Request, requeueAfter tim
 	case err == nil, errors.Is(err, ErrGone):
 		b.forget(req)
 		return ctrl.Result{RequeueAfter: requeueAfter}, nil
+	// An error during a shutdown is most likely its consequence. The next leader reconciles everything when it starts, so nothing
+	// is lost without a delay here.
 	case errors.Is(ctx.Err(), context.Canceled): // the process shuts down
 		return ctrl.Result{}, nil
 	}

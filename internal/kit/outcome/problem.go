@@ -107,7 +107,9 @@ const (
 	Conflict
 )
 
-// Classify returns why a write failed.
+// Classify returns why a write failed. The order matters. A namespace that is being deleted answers Forbidden, which would
+// otherwise be a refusal. A 404 without a name is about the kind, and comes before the 404 of an object, which means that another
+// client deleted it between the read and the write.
 func Classify(err error) Failure {
 	var refused *ownership.RefusedError
 	var terminating *apply.TerminatingError
@@ -139,7 +141,7 @@ func KindUnknown(err error) bool { return apply.KindUnknown(err) }
 // has one at most: the first.
 type Problems []*Problem
 
-// Add appends a problem; nil is none.
+// Add appends a problem; nil is none. The first problem of a condition is the cause. Later ones are most often its consequences.
 func (all *Problems) Add(p *Problem) {
 	if p != nil && all.On(p.Condition) == nil {
 		*all = append(*all, p)
@@ -176,7 +178,8 @@ func (all Problems) Stale() bool {
 	return slices.ContainsFunc(all, func(p *Problem) bool { return p.Class == Stale })
 }
 
-// Err returns the errors that must be tried again, nil for none.
+// Err returns the errors that must be tried again, nil for none. Waiting and Blocked have no error: their event leads to the next
+// reconciliation, and a retry would find the same.
 func (all Problems) Err() error {
 	var errs []error
 	for _, p := range all {

@@ -78,8 +78,11 @@ func (p Owner) SetOn(obj client.Object) {
 	}
 }
 
-// Owns reports whether an object has the owner UID, the Labels and the Token.
+// Owns reports whether an object has the owner UID, the Labels and the Token. It is decided from one object alone, without a
+// request, so it holds for a cached object as far as the cache is up to date. Package apply asks again with the live object
+// before it writes.
 func (p Owner) Owns(obj client.Object) bool {
+	// An owner without a UID would otherwise own every object without the annotation.
 	if p.UID == "" || obj.GetAnnotations()[p.Annotation] != string(p.UID) {
 		return false
 	}

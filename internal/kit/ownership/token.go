@@ -85,7 +85,8 @@ func (s *Tokens) known() *lru.Cache {
 	return s.byDigest
 }
 
-// Draw returns the digest of a new secret, which goes into the status.
+// Draw returns the digest of a new secret, which goes into the status. The secret stays in memory until the object is created. If
+// the process is killed before, no process knows it, and another digest must go into the status: see apply.PrepareNamespace.
 func (s *Tokens) Draw() (digest string) {
 	secret := rand.Text()
 	digest = sha256Hex(secret)
@@ -96,13 +97,15 @@ func (s *Tokens) Draw() (digest string) {
 // Token returns the token for the fields of a status.
 func (s *Tokens) Token(uid types.UID, digest string) *Token {
 	p := &Token{UID: uid, Digest: digest}
+	// With a UID in the status the namespace has existed, and every reader of namespaces could copy its secret. Another one needs
+	// another digest.
 	if secret, known := s.known().Get(digest); known && uid == "" {
 		p.Secret = secret.(string)
 	}
 	return p
 }
 
-// Complete returns an owner whose Proof has its secret, if this process has drawn it: with that the object can be created.
+// Complete returns an owner whose Token has its secret, if this process has drawn it: with that the object can be created.
 func (s *Tokens) Complete(owner Owner) Owner {
 	if owner.Token != nil {
 		owner.Token = s.Token(owner.Token.UID, owner.Token.Digest)

@@ -128,6 +128,8 @@ func (g *Gate) Admit(conn net.Conn) *Guest {
 		g.refuse(v.from)
 		_ = conn.Close()
 		return nil
+	// A young connection of the same address is spared, because a platform may open hundreds together. Then the oldest of all ends
+	// instead.
 	case crowded, a.untrusted.Len() >= max(g.limits.Untrusted/2, 1) && now.Sub(oldest.Value.(*Guest).since) >= fresh:
 		g.end(oldest.Value.(*Guest))
 	case g.untrusted.Len() >= g.limits.Untrusted:
@@ -190,6 +192,7 @@ func (g *Gate) Drain() {
 	}
 }
 
+// The timer may fire while Trust waits for the lock. The first one wins: a trusted connection is not in the list any more.
 func (g *Gate) expire(v *Guest) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -198,13 +201,15 @@ func (g *Gate) expire(v *Guest) {
 	}
 }
 
-// end closes an untrusted connection. Its owner sees that its reads fail.
+// end closes an untrusted connection. Its owner sees that its reads fail. It is called with the lock held. Closing a connection
+// does not block, since nothing lingers.
 func (g *Gate) end(v *Guest) {
 	g.refuse(v.from)
 	g.leave(v)
 	_ = v.conn.Close()
 }
 
+// trust ends the limits for clients that are not known. It may be repeated. The caller holds the lock.
 func (g *Gate) trust(v *Guest) {
 	if v.all == nil {
 		return
@@ -216,6 +221,7 @@ func (g *Gate) trust(v *Guest) {
 	v.all, v.own = nil, nil
 }
 
+// leave may be repeated. The caller holds the lock.
 func (g *Gate) leave(v *Guest) {
 	if v.left {
 		return

@@ -26,7 +26,8 @@ func NewRates(second, burst int) *Rates {
 	return &Rates{second: rate.Limit(second), burst: burst, each: lru.New(maxAddresses)}
 }
 
-// Allow reports whether the client of a request may send one more.
+// Allow reports whether the client of a request may send one more. An address that was forgotten begins with a full burst. A
+// client needs more addresses than maxAddresses to profit.
 func (l *Rates) Allow(now time.Time, r *http.Request) bool {
 	var from netip.Prefix // empty for what is no address
 	if peer, err := netip.ParseAddrPort(r.RemoteAddr); err == nil {

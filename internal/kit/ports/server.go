@@ -66,6 +66,7 @@ func NewServer(listener net.Listener, o Options) (*http.Server, net.Listener) {
 		ErrorLog:    slog.NewLogLogger(o.Log.Handler(), slog.LevelDebug), // clients can cause any number of these
 	}
 	server.SetKeepAlivesEnabled(o.KeepAlive)
+	// Shutdown waits for connections that have sent nothing yet. The untrusted ones would hold it for admitTime.
 	server.RegisterOnShutdown(gate.Drain)
 	return server, listener
 }
@@ -95,6 +96,7 @@ type body struct {
 	arrived func()
 }
 
+// Read counts the bytes against the limit of the guest, and reports the end of the body.
 func (b *body) Read(p []byte) (int, error) {
 	n, err := b.ReadCloser.Read(p)
 	if b.guest != nil {
@@ -114,7 +116,8 @@ func Trust(ctx context.Context) {
 }
 
 // Refuse prepares the refusal of a client: the connection ends after the answer, which the caller writes, whether the body
-// of the request has arrived or not.
+// of the request has arrived or not. The deadline lets the kernel deliver the answer: a connection that is closed with unread
+// bytes is reset, and the client would see that instead.
 func Refuse(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Connection", "close")
 	// A writer without deadlines, such as the writer of a test, has no connection.

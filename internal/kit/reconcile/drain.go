@@ -9,7 +9,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 )
 
-// DrainTime is how long a reconciliation may continue once the operator is asked to stop.
+// DrainTime is how long a reconciliation may continue once the operator is asked to stop. A usual reconciliation takes
+// milliseconds. The time covers an API server that answers slowly, and ends before the kubelet kills the pod after the grace
+// period of 30 seconds in config/manager/manager.yaml.
 const DrainTime = 15 * time.Second
 
 // Drain returns a reconciler that completes a started reconciliation of next when the operator is

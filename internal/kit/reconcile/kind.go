@@ -99,6 +99,7 @@ func (k *Kind[T, S]) Reconciler() reconcile.Reconciler {
 	return New(k.Clock, k.backoff, k.Metrics, k.reconcile)
 }
 
+// reconcile reads the object from the cache, which has the writes of this process. All errors that it returns are redacted.
 func (k *Kind[T, S]) reconcile(ctx context.Context, req ctrl.Request) (requeueAfter time.Duration, err error) {
 	obj := reflect.New(reflect.TypeFor[T]().Elem()).Interface().(T)
 	if err := outcome.WrapNotFound(k.Client.Get(ctx, req.NamespacedName, obj)); err != nil {
@@ -110,6 +111,7 @@ func (k *Kind[T, S]) reconcile(ctx context.Context, req ctrl.Request) (requeueAf
 		}
 		return 0, err
 	}
+	// It comes before everything that can fail, so that the first error of a new resource of this name has the first delay.
 	k.backoff.ResetIfReplaced(req, obj.GetUID())
 	defer func() { err = k.redact(ctx, obj, err) }()
 	now := k.Clock.Now()
@@ -122,7 +124,11 @@ func (k *Kind[T, S]) reconcile(ctx context.Context, req ctrl.Request) (requeueAf
 	return k.live(ctx, obj, now)
 }
 
+// live has one order for all kinds: finalizer, reads, checks, writes of children, status, events. So the status never says that
+// something is in place before it was written, and an event follows only a status that was stored.
 func (k *Kind[T, S]) live(ctx context.Context, obj T, now time.Time) (requeueAfter time.Duration, err error) {
+	// Nothing exists yet. After this line a deletion of the resource waits for Finalize, also if the process is killed at the next
+	// one.
 	refused, err := k.ensureFinalizer(ctx, obj)
 	if err != nil {
 		return 0, err
@@ -139,10 +145,13 @@ func (k *Kind[T, S]) live(ctx context.Context, obj T, now time.Time) (requeueAft
 	if err := k.Apply(ctx, obj, &s, &problems); err != nil {
 		return 0, err
 	}
+	// A status from an old view would flicker: it is computed again after the event of the other write.
 	if problems.Stale() {
 		return 0, outcome.ErrConflict
 	}
 
+	// The copy is made here and not at the read: Apply may have persisted fields of the status, and the patch must contain the
+	// rest only.
 	before := obj.DeepCopyObject().(T)
 	ready := k.Status(obj, s, problems, now)
 	ready.SetOn(findConditions(obj), obj.GetGeneration(), now)
@@ -152,6 +161,7 @@ func (k *Kind[T, S]) live(ctx context.Context, obj T, now time.Time) (requeueAft
 	if k.RequeueAfter != nil {
 		requeueAfter = k.RequeueAfter(obj, s, problems, now)
 	}
+	// A status that conflicts or cannot be sent reports nothing: events would repeat with the next attempt.
 	err = k.PatchStatus(ctx, before, obj, now)
 	if err != nil && outcome.Classify(err) != outcome.Rejected {
 		return requeueAfter, Join(problems.Err(), err)
@@ -159,6 +169,7 @@ func (k *Kind[T, S]) live(ctx context.Context, obj T, now time.Time) (requeueAft
 	if err == nil {
 		k.report(ctx, before, obj, s, problems, now)
 	}
+	// It runs also if the status was refused, because the refusal repeats and the step would never be taken.
 	if k.AfterStatus != nil {
 		err = errors.Join(err, k.AfterStatus(ctx, obj, s, problems, err, now))
 	}
@@ -198,6 +209,7 @@ func (k *Kind[T, S]) ensureFinalizer(ctx context.Context, obj T) (*outcome.Probl
 	return outcome.NewProblem(k.FinalizerCondition, k.redact(ctx, obj, fmt.Errorf("put the finalizer on this %s: %w", kindName(obj), err))), nil
 }
 
+// The status is not written at the end: the object is gone with its last finalizer. Finalize writes statuses while it waits.
 func (k *Kind[T, S]) finalize(ctx context.Context, obj T, now time.Time) (requeueAfter time.Duration, err error) {
 	if k.Finalizer == "" || !controllerutil.ContainsFinalizer(obj, k.Finalizer) || k.finalizers.Done(obj) {
 		return 0, nil // another finalizer holds it, or the cache lags behind
@@ -215,7 +227,8 @@ func (k *Kind[T, S]) finalize(ctx context.Context, obj T, now time.Time) (requeu
 }
 
 // PatchStatus is the only write of a status. An unchanged one costs no request. If the API server refuses the status,
-// an event says so, because the status cannot.
+// an event says so, because the status cannot. It may run more than once in a reconciliation, each time with a copy of the
+// resource before the change.
 func (k *Kind[T, S]) PatchStatus(ctx context.Context, before, obj T, now time.Time) error {
 	s := Status[T]{
 		Client:  k.Client,

@@ -21,7 +21,8 @@ import (
 )
 
 // Timeout bounds one reconciliation, should the API server not answer: it is the
-// ReconciliationTimeout of a controller.
+// ReconciliationTimeout of a controller. It also bounds a decision that is based on an old observation: graceTime of package
+// revisions exceeds it.
 const Timeout = time.Minute
 
 // ErrDeferred is returned by a Func that did nothing, because another event will enqueue its request.
@@ -66,12 +67,13 @@ func (a Access) ControllerOptions() controller.Options {
 }
 
 // Normal records that something has happened. Its caller calls it once for each change. The text is
-// cut to the maximum of an event; secrets are removed before.
+// cut to the maximum of an event; secrets are removed before. Events are best effort. The recorder drops them when the API server
+// is busy, so nothing that must be known is only in an event.
 func Normal(to events.EventRecorder, about runtime.Object, reason, action, text string) {
 	to.Eventf(about, nil, corev1.EventTypeNormal, reason, action, "%s", conditions.Note(text))
 }
 
-// Warning records a problem, like Normal. conditions.Turned reports whether the problem is new.
+// Warning records a problem, like Normal. conditions.Transitioned reports whether the problem is new.
 func Warning(to events.EventRecorder, about runtime.Object, reason, action, text string) {
 	to.Eventf(about, nil, corev1.EventTypeWarning, reason, action, "%s", conditions.Note(text))
 }

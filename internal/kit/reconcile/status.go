@@ -45,6 +45,8 @@ func (s Status[T]) Patch(ctx context.Context, before, resource T) error {
 		s.Touch(resource)
 	}
 	err := outcome.WrapNotFound(s.Client.Status().Patch(ctx, resource,
+		// The lock refuses a status that was computed from an older version of the resource. Two writers would otherwise each undo
+		// a part of the other's status, since lists of a merge patch are replaced as a whole.
 		client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})))
 	if s.Rejected != nil && outcome.Classify(err) == outcome.Rejected {
 		s.Rejected(resource, err)

@@ -14,7 +14,8 @@ import (
 )
 
 // Replaced passes the updates that are none: the object was deleted and another one of its
-// name was created while a watch was cut off. It may have the same generation.
+// name was created while a watch was cut off. It may have the same generation. The informer sees one object before the cut and
+// one after it, and reports the difference as an update.
 var Replaced = predicate.Funcs{
 	UpdateFunc: func(e event.UpdateEvent) bool { return e.ObjectOld.GetUID() != e.ObjectNew.GetUID() },
 }
@@ -32,7 +33,7 @@ var Deleted = predicate.Funcs{
 	GenericFunc: func(event.GenericEvent) bool { return false },
 }
 
-// Updates passes the updates of objects that which selects, and no other events.
+// Updates passes the updates of objects that match accepts, and no other events.
 func Updates(match func(before, after client.Object) bool) predicate.Funcs {
 	return predicate.Funcs{
 		CreateFunc:  func(event.CreateEvent) bool { return false },
@@ -44,7 +45,8 @@ func Updates(match func(before, after client.Object) bool) predicate.Funcs {
 
 // Requests returns requests for the resources that a cache lists into list and match
 // accepts; nil accepts all. They may be a moment old: the list does not wait for
-// the operator's own writes. match must not change the object that it gets.
+// the operator's own writes. match must not change the object that it gets. It is for events, which must be handled without
+// waiting: an informer calls its handlers one after another.
 func Requests(ctx context.Context, from client.Reader, list client.ObjectList, match func(client.Object) bool, opts ...client.ListOption) []reconcile.Request {
 	err := from.List(ctx, list, append(opts, client.UnsafeDisableDeepCopy, client.DisableReadYourWritesConsistency)...)
 	if err != nil {

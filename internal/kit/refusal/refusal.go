@@ -109,7 +109,9 @@ var meanings = []struct {
 	}},
 }
 
-// Explain returns the meaning of a message; known is false if nothing is known about it.
+// Explain returns the meaning of a message; known is false if nothing is known about it. It compares texts because the API server
+// and its plugins give no code for most refusals. A text of another version that is not recognised costs the explanation and
+// nothing else.
 func Explain(message string) (meaning Meaning, known bool) {
 	message = strings.ToLower(message)
 	for _, m := range meanings {

@@ -140,7 +140,7 @@ var ErrHelp = flag.ErrHelp
 
 // Load reads every setting of some sections. An empty variable counts as absent. It reports
 // all errors together, each with its variable. If args ask for help, it prints help to out,
-// beginning with about, and returns ErrHelp.
+// beginning with about, and returns ErrHelp. The variables of the sections are only valid if it returns no error.
 func Load(about string, sections []Section, args []string, getenv func(string) string, out io.Writer) ([]Effective, error) {
 	return LoadShared(about, sections, args, getenv, nil, out)
 }
@@ -163,9 +163,13 @@ func LoadShared(about string, sections []Section, args []string, getenv func(str
 		}
 		return s.Default, FromDefault
 	}
+	// The first pass validates the other sources and gives shared its settings, such as the namespace. The second pass sets every
+	// variable again.
 	effective, errs := read(sections, find)
 	if shared != nil && len(errs) == 0 {
 		content, err := shared()
+		// Without content there is nothing to compare. With content the error is about names, and is reported together with the
+		// others.
 		if err != nil && content == nil {
 			return nil, err
 		}
@@ -211,7 +215,8 @@ func parseOptions(about string, sections []Section, args []string, out io.Writer
 	return given, nil
 }
 
-// FindOption returns the value that a command line gives to a setting. The last one counts.
+// FindOption returns the value that a command line gives to a setting. The last one counts. It is for a program that needs one
+// setting of another program's command line, and has not its sections.
 func FindOption(args []string, setting string) (value string, given bool) {
 	name := Setting{Name: setting}.Flag()
 	for i, arg := range args {

@@ -56,7 +56,9 @@ type ConfigMap struct {
 // New returns a ConfigMap that was not read yet. An event reports content that the program refuses.
 func New(program string, log logr.Logger) *ConfigMap { return &ConfigMap{program: program, log: log} }
 
-// Read returns the content of the ConfigMap in a namespace: nil if it does not exist, or if the program may not read it.
+// Read returns the content of the ConfigMap in a namespace: nil if it does not exist, or if the program may not read it. It waits
+// for an API server that does not answer for half a minute, since programs and API server of a small cluster start together. Then
+// the program ends with an error, and Kubernetes starts it again.
 func (c *ConfigMap) Read(ctx context.Context, namespace string) (map[string]string, error) {
 	restConfig, err := ctrl.GetConfig()
 	if err != nil {
@@ -157,6 +159,7 @@ func (c *ConfigMap) awaitChange(ctx context.Context, validate func(map[string]st
 		case object := <-seen:
 			valid = nil
 			content := settings.JoinContent(object.Data, object.BinaryData)
+			// A change that is taken back within Spread restarts nothing.
 			if maps.Equal(content, c.content) {
 				continue
 			}
@@ -165,6 +168,7 @@ func (c *ConfigMap) awaitChange(ctx context.Context, validate func(map[string]st
 				c.report(ctx, object, err)
 				continue
 			}
+			// A later change starts the time again, so a series of edits leads to one restart.
 			valid = time.After(rand.N(Spread)) //nolint:gosec // no secret
 		}
 	}
@@ -186,7 +190,9 @@ func (c *ConfigMap) report(ctx context.Context, object *corev1.ConfigMap, invali
 }
 
 // Run runs a program until stopped ends, or Follow ends it: then it replaces the process by a new one of the same program. The container
-// does not end, so that Kubernetes counts no restart and waits for no backoff. It returns the error of the program.
+// does not end, so that Kubernetes counts no restart and waits for no backoff. It returns the error of the program. The new
+// process reads everything again, as after a restart of the pod. The operator has released its lease before, so another replica
+// may lead from then on.
 func Run(stopped context.Context, program func(ctx context.Context, end context.CancelCauseFunc) error) error {
 	ctx, end := context.WithCancelCause(stopped)
 	defer end(nil)

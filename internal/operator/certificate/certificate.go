@@ -52,6 +52,7 @@ func (m Maker) Next(data map[string][]byte, published []byte) (next map[string][
 		return next, true, err
 	}
 	next = maps.Clone(data)
+	// Only the authority is issued here. The certificate follows in a later call, when the API server trusts the new authority.
 	if m.due(newest.Certificate) {
 		issued, err := m.authority()
 		if err != nil {
@@ -61,6 +62,8 @@ func (m Maker) Next(data map[string][]byte, published []byte) (next map[string][
 		return next, true, nil
 	}
 	good := !m.due(data[KeyCertificate]) && newest.Signed(data[KeyCertificate], m.Names...)
+	// A certificate of an authority that the API server does not trust yet would fail every request. The event of the published
+	// authorities leads to the next call.
 	if good || !trusts(published, newest) {
 		return data, false, nil
 	}

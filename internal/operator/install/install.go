@@ -42,7 +42,8 @@ import (
 // Role and of its PriorityClass.
 const Command = "install"
 
-// installer keeps the policies in force and the Role bound. It writes only what differs.
+// installer keeps the policies in force and the Role bound. It writes only what differs. It holds no lease. Several replicas
+// write the same, by server-side apply.
 type installer struct {
 	client.Client
 	namespace, account string
@@ -120,6 +121,7 @@ func (i *installer) ready(*http.Request) error {
 
 // Reconcile installs what differs. Policies of a later version stay.
 func (i *installer) Reconcile(ctx context.Context, _ reconcile.Request) (reconcile.Result, error) {
+	// An error of one object does not stop the others: each policy that is in force limits the operator.
 	errs := []error{i.bind(ctx)}
 	for _, p := range i.policies {
 		missing, err := admissionpolicy.Missing(ctx, i.followed[p.GetName()])
@@ -135,7 +137,9 @@ func (i *installer) Reconcile(ctx context.Context, _ reconcile.Request) (reconci
 	return reconcile.Result{}, err
 }
 
-// write applies a policy, or its binding. The PriorityClass of each package that installs them owns them: they are deleted with the last.
+// write applies a policy, or its binding. The PriorityClass of each package that installs them owns them: they are deleted with
+// the last. An owner reference to a cluster-scoped object of the package makes the garbage collector remove the policies with it:
+// the installer is gone by then.
 func (i *installer) write(ctx context.Context, policy *unstructured.Unstructured) error {
 	class := &schedulingv1.PriorityClass{}
 	if err := i.Get(ctx, client.ObjectKey{Name: i.account}, class); err != nil {

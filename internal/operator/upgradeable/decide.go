@@ -52,8 +52,10 @@ func (b Bounds) Decide(previous *metav1.Condition, work []time.Time, lastBusy, n
 	fresh := b.fresh(work, now)
 
 	switch {
+	// The end of a hold comes first: no work may renew it.
 	case held && rest <= 0:
 		return b.expired(), later(fresh, b.Settle-now.Sub(lastBusy))
+	// The same busy period goes on. A new hold needs a quiet period of Settle before.
 	case expired && fresh > 0:
 		return *previous, fresh
 	case fresh > 0:

@@ -76,6 +76,7 @@ func (g *Gate) Start(ctx context.Context) error {
 		defer stop()
 	}
 
+	// The process does not know how long it was quiet before its start, so it assumes not at all.
 	g.lastBusy = g.Clock.Now()
 	for ctx.Err() == nil {
 		retryAfter := g.check(ctx)
@@ -127,6 +128,7 @@ func (w Watched) notify(ctx context.Context, changed chan<- struct{}) (stop func
 
 // check decides, writes if the condition changes, and returns when to check again.
 func (g *Gate) check(ctx context.Context) time.Duration {
+	// It is read once: OLM grants no watch, and each check would otherwise be a request.
 	if !g.read {
 		object := &operatorsv2.OperatorCondition{}
 		if err := g.Client.Get(ctx, g.Key, object); err != nil {

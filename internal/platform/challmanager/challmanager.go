@@ -153,6 +153,7 @@ type result[T any] struct {
 	Result T `json:"result"`
 }
 
+// formatTime is nil, and so null or absent, for a time that is not known.
 func formatTime(t time.Time) *string {
 	if t.IsZero() {
 		return nil
@@ -283,7 +284,8 @@ type request struct {
 	UpdateMaskName *string        `json:"update_mask"`
 }
 
-// apply writes the named fields of a request into a registration. One that was not sent, or is null, is cleared.
+// apply writes the named fields of a request into a registration. One that was not sent, or is null, is cleared. It has no side
+// effects, as Store.Update may call it several times.
 func (q request) apply(to *instances.Registration, fields []string, ignoreAdditional bool) error {
 	for _, field := range fields {
 		switch field {
@@ -341,6 +343,7 @@ func (q request) apply(to *instances.Registration, fields []string, ignoreAdditi
 // fields of a challenge that the plugin may change.
 var fields = []string{"scenario", "timeout", "until", "additional", "min", "max"}
 
+// A registration that exists is an error, also with the same content.
 func (d *Endpoint) createChallenge(w http.ResponseWriter, r *http.Request) error {
 	var q request
 	if err := web.Read(w, r, &q); err != nil {
@@ -383,6 +386,7 @@ func (d *Endpoint) getChallenge(w http.ResponseWriter, r *http.Request) error {
 	return d.answerChallenge(w, r, registration)
 }
 
+// updateChallenge parses the body twice: a field that is null is cleared, and one that is absent stays.
 func (d *Endpoint) updateChallenge(w http.ResponseWriter, r *http.Request) error {
 	var raw map[string]json.RawMessage
 	data, err := web.Body(w, r)
@@ -477,6 +481,7 @@ func newLines[T any](w http.ResponseWriter) lines[T] {
 
 func (l lines[T]) add(value T) { _ = l.encoder.Encode(result[T]{value}) } // the client is gone
 
+// checkID accepts any text of the plugin: the store never makes a name of it without hashing it.
 func checkID(field, id string) error {
 	if id == "" || len(id) > instances.MaxID {
 		return instances.Fail(instances.Invalid, "%s: must have 1 to %d bytes", field, instances.MaxID)
@@ -556,6 +561,7 @@ func (d *Endpoint) getInstance(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
+// renewInstance gets no duration from the plugin: the instance lives from now on for the timeout of its registration.
 func (d *Endpoint) renewInstance(w http.ResponseWriter, r *http.Request) error {
 	registration, err := d.registration(r, r.PathValue("challenge"))
 	if err != nil {
@@ -569,6 +575,7 @@ func (d *Endpoint) renewInstance(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
+// A player who stops and starts again gets a new instance, while the old one still ends.
 func (d *Endpoint) deleteInstance(w http.ResponseWriter, r *http.Request) error {
 	registration, err := d.registration(r, r.PathValue("challenge"))
 	if err != nil {
@@ -581,6 +588,7 @@ func (d *Endpoint) deleteInstance(w http.ResponseWriter, r *http.Request) error 
 	return nil
 }
 
+// listInstances forces since, as for the page of admins. It accepts the parameter in both spellings of protobuf.
 func (d *Endpoint) listInstances(w http.ResponseWriter, r *http.Request) error {
 	query, err := url.ParseQuery(r.URL.RawQuery)
 	if err != nil {

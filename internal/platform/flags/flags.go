@@ -44,9 +44,11 @@ func Needed(c *bergv1.Challenge) bool {
 }
 
 // Make returns a flag for one instance of a Challenge. It is the flag of the Challenge itself where no
-// dynamicFlagMode is set, and a random one in the flagFormat where the Challenge has no flag.
+// dynamicFlagMode is set, and a random one in the flagFormat where the Challenge has no flag. It is different at each call,
+// except where no random part is wanted. The caller stores it.
 func Make(c *bergv1.Challenge) (string, error) { return from(rand.Reader, c) }
 
+// from makes no flag of its own where the Challenge has one and no mode: all players share that one.
 func from(random io.Reader, c *bergv1.Challenge) (string, error) {
 	if c.Spec.Flag == "" {
 		return whole(random, c.Spec.FlagFormat)

@@ -27,7 +27,7 @@ func CheckSource(source string) error {
 	return nil
 }
 
-// mayWrite validates a source that starts, renews or stops an instance.
+// mayWrite validates a source that starts, renews or stops an instance. It comes before each question to the API server.
 func (s *Store) mayWrite(source string) error {
 	if err := CheckSource(source); err != nil {
 		return err
@@ -70,6 +70,7 @@ func (s *Store) Boot(ctx context.Context, r Registration, source string, want St
 	if err != nil {
 		return Instance{}, false, err
 	}
+	// An empty cache needs no question: create finds out whether the name is taken.
 	if len(all) > 0 { // the cache lags, so the instance may be deleted already
 		if all, err = s.confirmed(ctx, r, source, ""); err != nil {
 			return Instance{}, false, err
@@ -139,7 +140,8 @@ func (s *Store) hasOlder(ctx context.Context, r Registration, source string, cre
 }
 
 // create creates the instance that follows predecessor. It never updates: AlreadyExists means that another request was
-// faster, or that a foreign object has the name.
+// faster, or that a foreign object has the name. The flag is drawn here, for this attempt alone. An instance that another request
+// has created keeps its own.
 func (s *Store) create(ctx context.Context, r Registration, challenge *bergv1.Challenge, source string, predecessor types.UID, want Start) (*bergv1.ChallengeInstance, error) {
 	owner := OwnerID(r.UID, source, predecessor)
 	flag := want.Flag
@@ -187,7 +189,8 @@ func (s *Store) nameTaken(ctx context.Context, r Registration, challenge *bergv1
 }
 
 // takeBack deletes instances that were created although an older one lives. The UID as a precondition protects a new
-// instance of the same name.
+// instance of the same name. A failure leaves an instance too many. The next start or stop of the pair finds it as superseded,
+// and deletes it.
 func (s *Store) takeBack(ctx context.Context, all []*bergv1.ChallengeInstance) error {
 	for _, i := range all {
 		err := s.live.Delete(ctx, i, client.Preconditions{UID: &i.UID})

@@ -27,7 +27,8 @@ const (
 	Exhausted
 )
 
-// Error is shown to the platform unchanged. It contains no flag.
+// Error is shown to the platform unchanged. It contains no flag. Every other error is answered with a general text, and only the
+// log has it.
 type Error struct {
 	Kind Kind
 	// Message is for organisers.

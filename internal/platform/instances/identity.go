@@ -36,7 +36,8 @@ func OwnerID(registration types.UID, source string, predecessor types.UID) strin
 	return id.String()
 }
 
-// Name is metadata.name of the instance with an owner's ID.
+// Name is metadata.name of the instance with an owner's ID. It is made of the owner's ID alone, so a second creation of the same
+// instance meets the first one.
 func Name(challenge, ownerID string) string {
 	digits := strings.ReplaceAll(ownerID, "-", "")
 	return strings.TrimRight(naming.Within(challenge, maxNameHead), ".-") + "-" + digits[:nameDigits]

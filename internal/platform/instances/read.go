@@ -22,7 +22,7 @@ func (s *Store) show(ctx context.Context, r Registration, i *bergv1.ChallengeIns
 }
 
 // current returns the live instance of a source, as the API server has it, and the superseded instances that another
-// replica created a moment later.
+// replica created a moment later. It never reads the cache, since a write follows.
 func (s *Store) current(ctx context.Context, r Registration, source string) (current *bergv1.ChallengeInstance, superseded []*bergv1.ChallengeInstance, err error) {
 	all, err := s.confirmed(ctx, r, source, "")
 	if err != nil {
@@ -57,7 +57,8 @@ func (s *Store) Instance(ctx context.Context, r Registration, source string) (In
 	return s.show(ctx, r, current)
 }
 
-// Stopping reports whether an instance of a source is being deleted, as the cache has it.
+// Stopping reports whether an instance of a source is being deleted, as the cache has it. It may be late by the lag of the
+// cache: only the answer to a client depends on it.
 func (s *Store) Stopping(ctx context.Context, r Registration, source string) (bool, error) {
 	all, err := s.cached(ctx, r, source)
 	if err != nil {
@@ -98,6 +99,7 @@ func (s *Store) ByRegistration(ctx context.Context, r Registration) ([]Instance,
 	return s.views(ctx, list.Items, map[types.UID]Registration{r.UID: r})
 }
 
+// views leaves out instances that are ending, and instances of other registrations.
 func (s *Store) views(ctx context.Context, items []bergv1.ChallengeInstance, registrations map[types.UID]Registration) ([]Instance, error) {
 	all := make([]Instance, 0, len(items))
 	for n := range items {

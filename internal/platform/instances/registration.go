@@ -97,6 +97,7 @@ func (r Registration) errOver() error {
 
 // timeout is spec.timeout of an instance that was started, or is about to be, and was renewed last: from start to end
 // in whole seconds. "": the operator's default. Without a Timeout the instance lives until Until, which spec.until ends exactly.
+// A renewal changes the whole length, since the operator counts from the start.
 func (r Registration) timeout(start, renewed time.Time) string {
 	var lives time.Duration
 	switch {
@@ -122,7 +123,7 @@ func (r Registration) latestEnd() *metav1.Time {
 	return &metav1.Time{Time: r.Until.Truncate(time.Second)}
 }
 
-// configMap is the object that keeps the registration.
+// configMap is the object that keeps the registration. read must return the same registration from it.
 func (r Registration) configMap() *corev1.ConfigMap {
 	data := map[string]string{keyID: r.ID, keyToken: r.Token, keyScenario: r.Scenario}
 	if r.Timeout > 0 {

@@ -112,6 +112,7 @@ func (s *Store) Register(ctx context.Context, r Registration) (Registration, err
 		"or a new database a token key of its own. If the old one is not needed, delete the ConfigMap, which ends its instances", r.ID, r.Token, r.Namespace, r.Name())
 }
 
+// The creation decides between two replicas: one of them gets AlreadyExists.
 func (s *Store) register(ctx context.Context, r Registration) (Registration, error) {
 	if err := s.check(ctx, r, Registration{}); err != nil {
 		return r, err
@@ -171,7 +172,8 @@ func errUnregistered(g tokens.Grant, id string) error {
 	return Fail(NotFound, "challenge %s is not registered for the token key %q: %s", id, g.Name, remedy)
 }
 
-// Ensure returns the registration of a platform that registers nothing itself: its id is the name of a Challenge.
+// Ensure returns the registration of a platform that registers nothing itself: its id is the name of a Challenge. It is called
+// for each request, and writes only for the first one of a Challenge.
 func (s *Store) Ensure(ctx context.Context, g tokens.Grant, challenge string) (Registration, error) {
 	r, err := s.Registration(ctx, g, challenge)
 	if !Is(err, NotFound) {
@@ -207,7 +209,8 @@ func (s *Store) Registrations(ctx context.Context, g tokens.Grant) ([]Registrati
 
 // Update changes a registration and its live instances: they get the new timeout and until, and adopt their Challenge
 // when its tag has changed. A different Challenge affects only new instances. change must have no side effects: after a
-// conflict it is called again with the newer version. Nothing is written if it returns an error.
+// conflict it is called again with the newer version. Nothing is written if it returns an error. It repeats until no other client
+// writes in between, or ctx ends.
 func (s *Store) Update(ctx context.Context, g tokens.Grant, id string, change func(*Registration) error) (Registration, error) {
 	var before, after Registration
 	for {
@@ -254,7 +257,8 @@ func (s *Store) Update(ctx context.Context, g tokens.Grant, id string, change fu
 }
 
 // follow updates live instances after a change of their registration. It reads the cache: an instance that another
-// replica creates at the same moment may be missing and keeps the earlier values.
+// replica creates at the same moment may be missing and keeps the earlier values. If it fails half-way, the registration has the
+// new values and the remaining instances keep the earlier ones: a repeated call finds no difference.
 func (s *Store) follow(ctx context.Context, before, after Registration) error {
 	times := before.Timeout != after.Timeout || !before.Until.Equal(after.Until)
 	rollout := before.Scenario != after.Scenario && before.Challenge() == after.Challenge()

@@ -10,7 +10,8 @@ import (
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
 )
 
-// Renew extends the life of an instance to now plus the timeout of its registration, or plus wanted if that is not 0.
+// Renew extends the life of an instance to now plus the timeout of its registration, or plus wanted if that is not 0. It reads
+// the instance from the API server, since another replica may have ended it.
 func (s *Store) Renew(ctx context.Context, r Registration, source string, wanted time.Duration) (Instance, error) {
 	now := s.options.Clock.Now()
 	switch {
@@ -58,7 +59,8 @@ func (s *Store) observed(ctx context.Context, r Registration, changed *bergv1.Ch
 	return s.show(ctx, r, changed)
 }
 
-// End ends the instance of a source: it asks the operator to delete it, as a request of the player.
+// End ends the instance of a source: it asks the operator to delete it, as a request of the player. It only asks. The operator
+// deletes the instance, with its namespace, and a stop that is repeated finds no live instance.
 func (s *Store) End(ctx context.Context, r Registration, source string) error {
 	if err := s.mayWrite(source); err != nil {
 		return err

@@ -34,6 +34,7 @@ func (s *Store) seen(ctx context.Context, written client.Object, absent bool) er
 // until waits until wanted reports true. It calls wanted first, and again after each change under key. After ReadWait
 // it returns without an error: the write has succeeded, and only the cache is late.
 func (s *Store) until(ctx context.Context, key string, wanted func() (bool, error)) error {
+	// Before the first read, so that no change is lost.
 	events, stop := s.changes.Wait(key)
 	defer stop()
 	deadline := s.options.Clock.NewTimer(s.options.ReadWait)

@@ -1,9 +1,3 @@
-// Package instances starts, renews and ends the instance of a challenge for a user or team of a platform. All state is
-// in Kubernetes: a registration is a ConfigMap, an instance a ChallengeInstance. Any number of replicas work side by
-// side without a leader.
-//
-// Reads come from one watch cache, which may lag. Before a write the Store confirms the state with the API server,
-// since another replica may have written a moment ago.
 package instances
 
 import (
@@ -66,7 +60,8 @@ type Store struct {
 	options Options
 	cache   cache.Cache
 	// live reads and writes without the cache.
-	live    client.Client
+	live client.Client
+	// changes tells those who wait that the cache has something new. It carries no content.
 	changes changes.Changes
 }
 
@@ -113,7 +108,8 @@ func New(config *rest.Config, options Options) (*Store, error) {
 }
 
 // Trim reduces objects to the fields that the API and the live page read, before the cache stores them. Others may write as large
-// objects as they like. It keeps a flag only in instances whose platform may ask for it.
+// objects as they like. It keeps a flag only in instances whose platform may ask for it. A field that a reader of the cache newly
+// needs must be kept here.
 func Trim(object any) (any, error) {
 	if o, ok := object.(client.Object); ok {
 		trimMetadata(o)
@@ -243,7 +239,7 @@ func instancePair(i *bergv1.ChallengeInstance) string {
 
 func pair(registration types.UID, source string) string { return string(registration) + "/" + source }
 
-// cached returns the instances of a pair, as the cache has them.
+// cached returns the instances of a pair, as the cache has them. It is good for answers. A decision to write needs confirmed.
 func (s *Store) cached(ctx context.Context, r Registration, source string) ([]bergv1.ChallengeInstance, error) {
 	var list bergv1.ChallengeInstanceList
 	err := s.cache.List(ctx, &list, client.InNamespace(r.Namespace), client.MatchingFields{indexPair: pair(r.UID, source)})

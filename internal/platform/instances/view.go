@@ -118,7 +118,7 @@ func sourceLimited(i *bergv1.ChallengeInstance) bool {
 
 // live sorts the instances of a pair: current is the oldest live one, superseded are younger live ones, ending are
 // being deleted. A superseded instance exists only for the moment between two concurrent creations and the deletion of
-// the younger one.
+// the younger one. The order is the same in each replica, so all of them keep the same instance.
 func live(all []bergv1.ChallengeInstance) (current *bergv1.ChallengeInstance, superseded, ending []*bergv1.ChallengeInstance) {
 	sorted := make([]*bergv1.ChallengeInstance, 0, len(all))
 	for n := range all {

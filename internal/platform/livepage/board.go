@@ -172,7 +172,8 @@ func trim(object any) (any, error) {
 	}
 }
 
-// Start fills the Board, and keeps it current until ctx is done.
+// Start fills the Board, and keeps it current until ctx is done. Events may come before the Board is ready. They are stored, and
+// pages are refused until then.
 func (b *Board) Start(ctx context.Context) error {
 	synced, err := b.store.Watch(ctx, &bergv1.ChallengeInstance{}, toolscache.ResourceEventHandlerDetailedFuncs{
 		AddFunc:    func(object any, initial bool) { b.see(object, initial) },
@@ -236,7 +237,8 @@ func (b *Board) Start(ctx context.Context) error {
 }
 
 // see stores an instance from the cache. An update that changes nothing on the page gets no version, so that streams do
-// not repeat rows. initial objects existed before this program and are not counted in the history.
+// not repeat rows. initial objects existed before this program and are not counted in the history. A row is never changed after
+// it is stored, so readers use it without the lock.
 func (b *Board) see(object any, initial bool) {
 	i, ok := object.(*bergv1.ChallengeInstance)
 	if !ok {
@@ -381,7 +383,8 @@ type View struct {
 	All bool
 }
 
-// Cursor names a version so that any replica understands it.
+// Cursor names a version so that any replica understands it. After a restart the Board has another id, so each reader gets
+// everything once.
 func (b *Board) Cursor(version uint64) string { return b.id + "." + strconv.FormatUint(version, 10) }
 
 // ParseCursor returns the version in a cursor. It returns 0, for everything, if the cursor is empty or of another
@@ -407,7 +410,8 @@ func (b *Board) Found(namespace string, f Filter) (found int) {
 	return found
 }
 
-// Read returns the rows of a namespace. after is the version that the reader knows; 0 for none.
+// Read returns the rows of a namespace. after is the version that the reader knows; 0 for none. All parts of the view are of the
+// same version, since the lock is held for the whole of it.
 func (b *Board) Read(namespace string, after uint64) View {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -481,6 +485,7 @@ func (b *Board) keepHistory(ctx context.Context) {
 	}
 }
 
+// sample also adds to namespaces without instances, so that their graphs go on.
 func (b *Board) sample(now time.Time) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

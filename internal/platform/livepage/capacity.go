@@ -35,12 +35,14 @@ func trimNode(n *corev1.Node) *corev1.Node {
 	return kept
 }
 
+// seeNode changes nothing where only fields differ that the page does not show, so that heartbeats render no page.
 func (b *Board) seeNode(object any) {
 	n, ok := object.(*corev1.Node)
 	if !ok {
 		return
 	}
 	kept := trimNode(n)
+	// It changes with each heartbeat, also where nothing else does.
 	kept.ResourceVersion = ""
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -51,6 +53,7 @@ func (b *Board) seeNode(object any) {
 	b.changed(b.options.Namespaces...)
 }
 
+// forgetNode also gets the last known object of an informer that has missed the deletion.
 func (b *Board) forgetNode(object any) {
 	if gone, ok := object.(toolscache.DeletedFinalStateUnknown); ok {
 		object = gone.Obj

@@ -57,6 +57,7 @@ func (b *Board) seeOther(object any) {
 	switch o := object.(type) {
 	case *bergv1.Challenge:
 		challenge := view.NewChallenge(o, &b.operator.plan)
+		// Kept, because challenges are computed again when the settings of the operator change.
 		b.specs[challenge.ID()] = o
 		if known, ok := b.challenges[challenge.ID()]; ok && known.Equal(challenge) {
 			return
@@ -84,6 +85,7 @@ func (b *Board) seeOther(object any) {
 	b.changed(object.(client.Object).GetNamespace())
 }
 
+// forgetOther also gets the last known object of an informer that has missed the deletion.
 func (b *Board) forgetOther(object any) {
 	if gone, ok := object.(toolscache.DeletedFinalStateUnknown); ok {
 		object = gone.Obj

@@ -15,4 +15,14 @@
 //	timeline.go    the life of one instance, and the lines of the plugin that help
 //	records.go     instances that have ended
 //	endpoint.go    the pages and their streams
+//	format.go      times as people read them
+//
+// # What holds
+//
+// Each change gets a version, a number that only grows. A stream sends changes that are newer than the version of its last event,
+// so a slow client misses states between, and never the last one. Versions are of one replica: a client that comes to another one
+// gets everything.
+//
+// A token sees the instances and records of its own namespace. No flag is on the page: the rows have no field for one, and
+// events and records come from the operator without them.
 package livepage

@@ -226,6 +226,7 @@ func (d *Endpoint) contentOfInstance(row *Row) instanceContent {
 	return instanceContent{Row: row, Timeline: timeline(&row.Row, d.Board.Events(row.UID)), Remedies: row.Remedies(), Now: d.Clock.Now()}
 }
 
+// instance shows a live one, or leads to the record of the last one of that name. Between both it waits for the record.
 func (d *Endpoint) instance(w http.ResponseWriter, r *http.Request) {
 	if !d.isReady(w) {
 		return
@@ -246,6 +247,7 @@ func (d *Endpoint) instance(w http.ResponseWriter, r *http.Request) {
 	d.Fail(w, web.Failure{Status: http.StatusNotFound, Message: "this instance does not exist, or no longer: kubectl berg record shows what is known of it"})
 }
 
+// record shows no record of a namespace that the token is not for: it answers as if there were none.
 func (d *Endpoint) record(w http.ResponseWriter, r *http.Request) {
 	if !d.isReady(w) {
 		return
@@ -286,6 +288,7 @@ func (d *Endpoint) instanceEvents(w http.ResponseWriter, r *http.Request) {
 	}, nil)
 }
 
+// The page is complete before its first byte is sent, so an error can still be answered.
 func (d *Endpoint) write(w http.ResponseWriter, name string, value any) {
 	var page bytes.Buffer
 	if err := d.pages.ExecuteTemplate(&page, name, value); err != nil {
@@ -307,7 +310,8 @@ type changedRow struct {
 var livingParts = []string{"alerts", "dangers", "counts", "problems", "summary", "found", "ended"}
 
 // events streams changes. A slow client misses intermediate states, but never the last one: each event has the current
-// state, and the next read starts at the version of the last event.
+// state, and the next read starts at the version of the last event. The subscription comes before the first read, so that no
+// change is lost.
 func (d *Endpoint) events(w http.ResponseWriter, r *http.Request) {
 	if !d.isReady(w) {
 		return

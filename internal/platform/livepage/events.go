@@ -111,7 +111,7 @@ func (r *eventRing) Update(object any) error { return r.Add(object) }
 // Delete implements the store of a reflector. The API server forgets an event after an hour: the ring keeps it.
 func (*eventRing) Delete(any) error { return nil }
 
-// Replace implements the store of a reflector.
+// Replace implements the store of a reflector. A list after a gap of the watch adds new events, and takes nothing away.
 func (r *eventRing) Replace(all []any, _ string) error {
 	for _, object := range all {
 		if err := r.Add(object); err != nil {

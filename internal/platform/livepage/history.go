@@ -29,7 +29,8 @@ type Sample struct {
 	ToRunning time.Duration
 }
 
-// history has the samples of one namespace, and the counts since the last sample.
+// history has the samples of one namespace, and the counts since the last sample. It is in the memory of one replica, and begins
+// again with it.
 type history struct {
 	samples                []Sample
 	starts, ends, failures int
@@ -49,6 +50,7 @@ func (h *history) count(before, after *Row) {
 	}
 }
 
+// sample moves the counters since the last sample into a new one, and drops the oldest beyond maxSamples.
 func (h *history) sample(now time.Time, counts map[view.State]int) {
 	slices.Sort(h.times)
 	h.samples = append(h.samples, Sample{

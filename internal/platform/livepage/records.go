@@ -120,6 +120,7 @@ func (b *Board) seeRecord(object any) {
 	b.changed(namespace, view.JoinID(namespace, name))
 }
 
+// forgetRecord goes by the name, which is the UID of the instance.
 func (b *Board) forgetRecord(object any) {
 	if gone, ok := object.(toolscache.DeletedFinalStateUnknown); ok {
 		object = gone.Obj
@@ -177,7 +178,8 @@ func (b *Board) Awaited(namespace, name string) bool {
 }
 
 // Record reads a record from the API server: the one read that a page makes, of one object that is known to exist. ok is false
-// if there is none for an instance of the namespace.
+// if there is none for an instance of the namespace. The namespace is checked twice, in the list and in the object, so that a
+// token never reads a record of another namespace.
 func (b *Board) Record(ctx context.Context, namespace string, uid types.UID) (r Record, ok bool, err error) {
 	b.mu.Lock()
 	ended, known := b.ended[uid]

@@ -61,7 +61,8 @@ func (g *gateClient) ask(ctx context.Context, after time.Time) (reports []gatead
 	return reports, err
 }
 
-// follow asks until ctx is done, and hands over the answers. A cluster without the gate has no such name.
+// follow asks until ctx is done, and hands over the answers. A cluster without the gate has no such name. A failure is not an
+// error of the page: the next question asks for the same time again.
 func (g *gateClient) follow(ctx context.Context, ticks clock.WithTicker, after func() time.Time, see func(reports []gateadmin.Report, asked time.Time, complete bool)) {
 	tick := ticks.NewTicker(useInterval)
 	defer tick.Stop()

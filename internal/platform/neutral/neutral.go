@@ -75,6 +75,7 @@ func (d *Endpoint) challenges(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
+// list has the instances of all registrations of the token, of one source or of all.
 func (d *Endpoint) list(w http.ResponseWriter, r *http.Request) error {
 	source := r.URL.Query().Get("source")
 	if source != "" {
@@ -100,6 +101,7 @@ type body struct {
 	WaitSeconds int64 `json:"waitSeconds"`
 }
 
+// read refuses a wait that is longer than BootWait.
 func (d *Endpoint) read(w http.ResponseWriter, r *http.Request) (body, error) {
 	var b body
 	if err := web.Read(w, r, &b); err != nil {
@@ -115,7 +117,8 @@ func (d *Endpoint) read(w http.ResponseWriter, r *http.Request) (body, error) {
 }
 
 // put starts an instance or joins its start, so that a client may repeat the request after a lost answer. The status
-// says which: 201 for a new instance, 200 for an existing one.
+// says which: 201 for a new instance, 200 for an existing one. A body with another flag or timeout changes nothing of an instance
+// that exists.
 func (d *Endpoint) put(w http.ResponseWriter, r *http.Request) error {
 	b, err := d.read(w, r)
 	if err != nil {
@@ -164,6 +167,7 @@ func (d *Endpoint) get(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
+// flag is a call of its own, so that no list and no log of answers has flags.
 func (d *Endpoint) flag(w http.ResponseWriter, r *http.Request) error {
 	i, err := d.instance(r)
 	if err != nil {
@@ -177,6 +181,7 @@ func (d *Endpoint) flag(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
+// patch sets the end from now on, so a client may repeat the request after a lost answer.
 func (d *Endpoint) patch(w http.ResponseWriter, r *http.Request) error {
 	b, err := d.read(w, r)
 	if err != nil {
@@ -197,6 +202,7 @@ func (d *Endpoint) patch(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
+// delete is an error for an instance that does not exist, also for a repeated request.
 func (d *Endpoint) delete(w http.ResponseWriter, r *http.Request) error {
 	registration, err := d.registration(r)
 	if err != nil {
@@ -210,7 +216,8 @@ func (d *Endpoint) delete(w http.ResponseWriter, r *http.Request) error {
 }
 
 // events streams every instance once, then each that changed, and each that is gone. A client that is slow misses
-// states between, never the last one.
+// states between, never the last one. The subscription comes before the first read. After a lost connection a client begins again
+// with all instances.
 func (d *Endpoint) events(w http.ResponseWriter, r *http.Request) error {
 	changed, stop := d.Store.Changes(web.Namespace(r))
 	defer stop()

@@ -122,6 +122,7 @@ func (d *Endpoint) serve(w http.ResponseWriter, r *http.Request, call func(*http
 	return call(r, q, registration)
 }
 
+// timeout is 0 for the operator's default, and else at least a second, the smallest that an instance has.
 func (q request) timeout() time.Duration {
 	if q.TimeoutMilliseconds == nil {
 		return 0
@@ -129,6 +130,7 @@ func (q request) timeout() time.Duration {
 	return max(time.Duration(*q.TimeoutMilliseconds)*time.Millisecond, time.Second)
 }
 
+// start does not wait for the instance: rCTF asks for the status.
 func (d *Endpoint) start(r *http.Request, q request, registration instances.Registration) (details, error) {
 	want := instances.Start{Timeout: q.timeout()}
 	if len(q.Flags) > 0 {
@@ -166,6 +168,7 @@ func (d *Endpoint) status(r *http.Request, q request, registration instances.Reg
 	return d.shown(i), nil
 }
 
+// extend sets the end from now on, and not from the old end, so a repeated request adds nothing.
 func (d *Endpoint) extend(r *http.Request, q request, registration instances.Registration) (details, error) {
 	if q.TimeoutMilliseconds == nil {
 		return details{}, instances.Fail(instances.Invalid, "timeoutMilliseconds: is missing")
@@ -177,6 +180,7 @@ func (d *Endpoint) extend(r *http.Request, q request, registration instances.Reg
 	return d.shown(i), nil
 }
 
+// A team that has no instance gets the same answer as after a stop.
 func (d *Endpoint) stop(r *http.Request, q request, registration instances.Registration) (details, error) {
 	err := d.Store.End(r.Context(), registration, q.TeamID)
 	switch {
@@ -201,6 +205,7 @@ var states = map[view.State]string{
 	view.Starting: "starting", view.Waiting: "starting", view.Running: "running", view.Failed: errored, view.Ending: stopping,
 }
 
+// shown has addresses only while the instance runs. A sentence in their place says why it does not.
 func (d *Endpoint) shown(i instances.Instance) details {
 	answer := details{Kind: kind, Status: states[i.State]}
 	if i.NeedsPerson {

@@ -90,7 +90,8 @@ func (d *Endpoint) Routes(mux *http.ServeMux) {
 	}
 }
 
-// serve forwards a call to the API server. The namespace in the path comes from the token, never from the client.
+// serve forwards a call to the API server. The namespace in the path comes from the token, never from the client. A query of the
+// client goes on as it is: the API server applies its selectors within the namespace.
 func (d *Endpoint) serve(w http.ResponseWriter, r *http.Request, kind string) {
 	path := root + "namespaces/" + web.GrantFrom(r.Context()).Namespace + "/" + kind
 	if name := r.PathValue("name"); name != "" {

@@ -32,7 +32,8 @@ func (d *drain) stop(api *http.Server, clock clock.Clock, bootWait time.Duration
 	}
 }
 
-// closing ends each connection after its answer while the replica stops, so that the client makes the next one to another replica.
+// closing ends each connection after its answer while the replica stops, so that the client makes the next one to another
+// replica. A stream keeps its connection.
 func (d *drain) closing(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if d.begun.Load() {

@@ -26,7 +26,8 @@ func newLimits(all, each int) *limits {
 // request reports whether one more request may go on.
 func (l *limits) request(now time.Time) bool { return l.all.AllowN(now, 1) }
 
-// write reports whether a source may start, renew or stop an instance.
+// write reports whether a source may start, renew or stop an instance. The limit is for one replica: with several, a source may
+// send that many to each.
 func (l *limits) write(now time.Time, source string) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()

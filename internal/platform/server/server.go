@@ -1,4 +1,3 @@
-// Package server runs the platform API: its endpoints behind tokens, limits and TLS, and its metrics.
 package server
 
 import (
@@ -67,7 +66,7 @@ type Server struct {
 	wantLivePage   func()
 }
 
-// New returns a Server for a cluster.
+// New returns a Server for a cluster. It connects to nothing. Follow fills the caches, and Run serves.
 func New(rc *rest.Config, config Config, now clock.WithTicker, log *slog.Logger) (*Server, error) {
 	s := &Server{
 		config: config, log: log, clock: now,
@@ -153,7 +152,8 @@ func (s *Server) routes(endpoints map[string]web.Endpoint) http.Handler {
 }
 
 // serve answers a request through an endpoint, and returns the pattern that it matched. A client without a valid token
-// costs one lookup, and its connection ends. A token is valid for one endpoint only.
+// costs one lookup, and its connection ends. A token is valid for one endpoint only. The order matters: until the token is known,
+// nothing but its lookup is done for the client, and the body is read only after the limits.
 func (s *Server) serve(name string, endpoint web.Endpoint, mux *http.ServeMux, w http.ResponseWriter, r *http.Request) string {
 	token, r, err := endpoint.Token(w, r)
 	if err != nil {
@@ -173,6 +173,7 @@ func (s *Server) serve(name string, endpoint web.Endpoint, mux *http.ServeMux, w
 		endpoint.Fail(w, s.refusal(w, r))
 		return refused
 	}
+	// From here on the connection counts as one of a platform.
 	ports.Trust(r.Context())
 	if !s.limits.request(s.clock.Now()) {
 		w.Header().Set("Retry-After", "1")
@@ -286,7 +287,8 @@ func (s *Server) Follow(ctx context.Context) error {
 }
 
 // readTokens replaces all tokens by the valid ones of the Secret. A token that is removed from the Secret loses its
-// rights with the next request; an open stream goes on.
+// rights with the next request; an open stream goes on. All tokens are replaced in one step, so a request never sees a part of a
+// new Secret.
 func (s *Server) readTokens(object any) {
 	secret, ok := object.(*corev1.Secret)
 	if !ok || secret.Name != s.config.TokenSecret || secret.Namespace != s.config.TokenNamespace {
@@ -304,7 +306,8 @@ func (s *Server) readTokens(object any) {
 	s.log.Info("tokens were read", "secret", secret.Name, "count", set.Len())
 }
 
-// Run serves until ctx is done, and then drains.
+// Run serves until ctx is done, and then drains. The drain has an order: not ready, no new connections, the last answers, and
+// only then the caches.
 func (s *Server) Run(ctx context.Context) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)

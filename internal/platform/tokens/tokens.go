@@ -48,7 +48,8 @@ type storedGrant struct {
 	Token string `json:"token"`
 }
 
-// Set is the tokens of one version of the Secret. Its zero value opens nothing.
+// Set is the tokens of one version of the Secret. Its zero value opens nothing. It never changes after Parse, so it needs no
+// lock.
 type Set struct{ grants map[[sha256.Size]byte]Grant }
 
 // Parse reads the Secret, in which each key has a YAML text: endpoint, token, and namespace if it is not defaultNamespace.
@@ -75,6 +76,7 @@ func Parse(data map[string][]byte, defaultNamespace string, namespaces []string)
 	return set, errors.Join(errs...)
 }
 
+// parse returns errors that repeat neither the token nor the text around it.
 func parse(text []byte, defaultNamespace string, namespaces []string) (storedGrant, error) {
 	var parsed storedGrant
 	if err := yaml.UnmarshalStrict(text, &parsed); err != nil {
@@ -142,7 +144,7 @@ func (s *Store) Replace(set *Set) { s.now.Store(set) }
 func (s *Store) Find(token string) (Grant, bool) { return s.now.Load().Find(token) }
 
 // FromRequest returns the token of a request, from the header Authorization (Bearer, or the password of Basic) or from
-// X-Ctfd-Auth. It returns "" without a token.
+// X-Ctfd-Auth. It returns "" without a token. The first of them that a request has counts.
 func FromRequest(r *http.Request) string {
 	if _, password, ok := r.BasicAuth(); ok {
 		return password

@@ -63,7 +63,8 @@ func Body(w http.ResponseWriter, r *http.Request) ([]byte, error) {
 }
 
 // Receive waits for the whole body, also for calls that read none, and returns a request that has it. An error is returned
-// with the request that was received in part.
+// with the request that was received in part. A client that sends slowly so holds nothing but its connection: the call begins
+// when all is there.
 func Receive(w http.ResponseWriter, r *http.Request) (*http.Request, error) {
 	if r.ContentLength == 0 {
 		return r, nil
@@ -133,7 +134,8 @@ const MaxTimeout = 365 * 24 * time.Hour
 type Call func(http.ResponseWriter, *http.Request) error
 
 // Handle adds calls to a mux by their patterns. fail answers with an error. The log has it too, because platforms
-// show players less, or nothing.
+// show players less, or nothing. An answer that has begun cannot become a failure, so a call returns an error only before it
+// writes.
 func Handle(mux *http.ServeMux, log *slog.Logger, fail func(http.ResponseWriter, Failure, error), calls map[string]Call) {
 	for pattern, call := range calls {
 		mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {

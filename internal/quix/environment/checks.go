@@ -27,7 +27,8 @@ func checkFence(in Inputs, unfenced string) *outcome.Problem {
 	return &outcome.Problem{Condition: quixv1.ConditionRoleBindingReady, Reason: quixv1.ReasonAdmissionPolicyMissing, Class: outcome.Blocked, Message: unfenced}
 }
 
-// checkNamespace checks that the namespace may be created, or belongs to the environment.
+// checkNamespace checks that the namespace may be created, or belongs to the environment. Each case says what to do, since
+// nothing is ever taken away from another owner.
 func checkNamespace(env *quixv1.Environment, o Observed, pattern *regexp.Regexp) *outcome.Problem {
 	blocked := func(reason, format string, args ...any) *outcome.Problem {
 		return &outcome.Problem{

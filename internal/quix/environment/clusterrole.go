@@ -40,7 +40,7 @@ var dangers = []danger{
 
 // validateClusterRole returns nil for a role that grants the rights it lists and no way to gain more. Each rule is
 // checked separately, and its resourceNames do not count. The error wraps ErrSecurityViolation and names every
-// refused rule.
+// refused rule. A role that is fine now may change: the watch of ClusterRoles brings each change here.
 func validateClusterRole(role *rbacv1.ClusterRole) error {
 	var problems []string
 	for key := range role.Labels {

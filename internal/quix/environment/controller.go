@@ -60,6 +60,7 @@ func (r *Reconciler) apply(ctx context.Context, env *quixv1.Environment, s *Stat
 		if err := r.prepareNamespace(ctx, env, s); err != nil {
 			return err
 		}
+		// Once more, because prepareNamespace has read the namespace from the API server.
 		problems.Add(checkNamespace(env, s.Observed, r.Config.IDPattern))
 	}
 	if problems.On(quixv1.ConditionNamespaceReady) == nil {
@@ -96,7 +97,8 @@ func (r *Reconciler) apply(ctx context.Context, env *quixv1.Environment, s *Stat
 	return nil
 }
 
-// prepareNamespace makes sure that the namespace can be created.
+// prepareNamespace makes sure that the namespace can be created. The digest of the token is in the status before the namespace is
+// created with the token. A namespace whose creation was not recorded is recognised by it.
 func (r *Reconciler) prepareNamespace(ctx context.Context, env *quixv1.Environment, s *State) (err error) {
 	s.Namespace, err = apply.PrepareNamespace(ctx, r.Writer, r.tokens.Complete(namespaceOwner(env)), s.Namespace, namespaceName(env), func() error {
 		before := env.DeepCopy()

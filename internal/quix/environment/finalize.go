@@ -26,7 +26,7 @@ const crdName = "environments.quix.io"
 
 // finalize carries out the deletion of an environment, from whichever state it is in: first it revokes the platform's
 // rights, then it deletes the namespace. It is done when the namespace is gone, or turns out to belong to another
-// environment.
+// environment. Each call begins from what exists, so it may be repeated at any point.
 func (r *Reconciler) finalize(ctx context.Context, env *quixv1.Environment, now time.Time) (done bool, never time.Duration, err error) {
 	if namespaceName(env) == "" { // deleted before anything was made
 		return true, never, nil
@@ -83,7 +83,8 @@ func (r *Reconciler) finalize(ctx context.Context, env *quixv1.Environment, now 
 
 // unconfirmed reports whether the deletion may be a side effect of removing another operator: helm uninstall deletes the CRD and all
 // environments with it, and they wait for an operator to delete their namespaces. An environment whose deletion this process
-// saw was not deleted by that.
+// saw was not deleted by that. After a restart nothing was seen, so the check is made again for each environment that is being
+// deleted.
 func (r *Reconciler) unconfirmed(ctx context.Context, env *quixv1.Environment) (bool, error) {
 	if uid, seen := r.live.Load(client.ObjectKeyFromObject(env)); seen && uid == env.UID || env.Annotations[quixv1.AnnotationConfirmDeletion] == "true" {
 		return false, nil

@@ -86,6 +86,7 @@ func (r *Reconciler) takeOver(ctx context.Context, env *quixv1.Environment, s *S
 			return err
 		}
 	}
+	// The namespace is read again, as the update replaces all of it, and an administrator may have changed it since.
 	live, err := apply.Found(ctx, r.Writer.Live, client.ObjectKeyFromObject(s.Namespace), &corev1.Namespace{})
 	if err != nil || !handedOver(env, live) {
 		return err
@@ -108,6 +109,7 @@ func (r *Reconciler) takeOverBinding(ctx context.Context, env *quixv1.Environmen
 	return r.sign(ctx, ownershipLabels.For(env.UID, nil), live)
 }
 
+// The update carries the resourceVersion that was read, so a change in between gives a conflict.
 func (r *Reconciler) sign(ctx context.Context, owner ownership.Owner, live client.Object) error {
 	annotations := maps.Clone(live.GetAnnotations())
 	if annotations == nil {

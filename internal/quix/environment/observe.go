@@ -17,6 +17,7 @@ import (
 
 // observe reads all that decides what happens to an environment, whose names must be known for that.
 func (r *Reconciler) observe(ctx context.Context, env *quixv1.Environment) (o State, err error) {
+	// It is stored at the first sight of a live environment. Forget removes it.
 	r.live.Store(client.ObjectKeyFromObject(env), env.UID)
 	if err := r.start(ctx, env); err != nil {
 		return o, err

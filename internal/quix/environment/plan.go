@@ -64,8 +64,8 @@ func labelledOwner(env *quixv1.Environment) ownership.Owner {
 	return ownershipLabels.For(env.UID, identity(env, quixv1.ManagedBy))
 }
 
-// namespaceOwner requires a proof too, because others can create a namespace of that name first and copy its labels and
-// annotations. An environment without one owns no namespace.
+// namespaceOwner requires the UID or the token of the status too, because others can create a namespace of that name first and
+// copy its labels and annotations. An environment whose status has neither owns no namespace.
 func namespaceOwner(env *quixv1.Environment) ownership.Owner {
 	owner := labelledOwner(env)
 	owner.Token = &ownership.Token{UID: env.Status.NamespaceUID, Digest: env.Status.NamespaceTokenHash}
@@ -105,7 +105,7 @@ var protected = map[string]bool{
 }
 
 // guarded returns the labels or annotations of an object: the requested ones that an Environment may
-// set, and the enforced ones.
+// set, and the enforced ones. The enforced keys win.
 func guarded(asked, enforced map[string]string) map[string]string {
 	out := make(map[string]string, len(asked)+len(enforced))
 	for key, value := range asked {
@@ -117,6 +117,7 @@ func guarded(asked, enforced map[string]string) map[string]string {
 	return out
 }
 
+// namespace lets no label or annotation of the spec replace one of the operator.
 func namespace(in Inputs) *corev1.Namespace {
 	env := in.Environment
 	labels := identity(env, quixv1.ManagedBy)

@@ -7,7 +7,7 @@ import (
 )
 
 // start persists the names before any object has them: the suffix may be another one after a restart. With them it
-// persists what will prove the namespace.
+// persists what will prove the namespace. If the patch fails, nothing was made.
 func (r *Reconciler) start(ctx context.Context, env *quixv1.Environment) error {
 	if namespaceName(env) != "" && roleBindingName(env) != "" {
 		return nil

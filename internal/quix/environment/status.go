@@ -54,6 +54,7 @@ func computeStarted(env *quixv1.Environment, suffix string, now time.Time) {
 // computeStatus computes the status of a live environment from observations and problems.
 func computeStatus(env *quixv1.Environment, state State, problems outcome.Problems, now time.Time) reconcile.Ready {
 	s := &env.Status
+	// From now on the UID identifies the namespace, and the token is not needed any more.
 	if state.NamespaceUID != "" {
 		s.NamespaceUID, s.NamespaceTokenHash = state.NamespaceUID, ""
 	}
@@ -97,6 +98,7 @@ func phaseFor(p *outcome.Problem) quixv1.Phase {
 	return quixv1.PhaseFailed
 }
 
+// computeConditions shows the binding as it is: one that was kept is True, although the role is not valid.
 func computeConditions(env *quixv1.Environment, state State, problems outcome.Problems, now time.Time) {
 	set := conditions.NewSetter(env, &env.Status.Conditions, now)
 	main, role := mainProblem(problems), problems.On(quixv1.ConditionRoleValidated)

@@ -24,7 +24,7 @@ type Client struct {
 
 // Dial returns a client of the proxy at an address, such as 127.0.0.1:36670, whose certificate must have the role. It sends
 // nothing before the first call. The connection is kept; when it breaks, the next one uses the identity's present
-// certificate.
+// certificate. The name of the role is verified and not the address, so the address need not be in the certificate.
 func Dial(address string, identity *pki.Identity, peer pki.Role) (*Client, error) {
 	// passthrough: the address is dialled as it is, without DNS.
 	connection, err := grpc.NewClient("passthrough:///"+address,

@@ -247,7 +247,8 @@ func sleep(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// connect creates missing objects, waits for the pod, and forwards its ports until the connection breaks.
+// connect creates missing objects, waits for the pod, and forwards its ports until the connection breaks. The pod is created
+// before the Secret that it mounts, because the Secret names the pod as its owner. The kubelet waits for the Secret.
 func (s *session) connect(ctx, starting context.Context, ready func()) error {
 	// The pod would start with the Secret of another program.
 	for _, o := range []object{&corev1.Secret{}, &corev1.Service{}} {
@@ -348,6 +349,7 @@ func (s *session) ensurePod(ctx context.Context) (*corev1.Pod, error) {
 		if err := s.cluster.remove(ctx, live); err != nil {
 			return nil, err
 		}
+		// The name is free only when the former pod is gone from the API.
 		if err := s.cluster.await(ctx, s.Name, func(p *corev1.Pod) (bool, error) { return p == nil || p.UID != live.UID, nil }); err != nil {
 			return nil, err
 		}
@@ -394,7 +396,8 @@ func ownedBy(o object, pod *corev1.Pod) bool {
 	return len(owners) == 1 && owners[0].UID == pod.UID
 }
 
-// cleanUp removes the pod of this process, and with it the objects that the pod owns.
+// cleanUp removes the pod of this process, and with it the objects that the pod owns. It runs with a context of its own, since
+// the context of Run has ended. The Service goes first, so that no pod connects to a proxy that ends.
 func (s *session) cleanUp(ctx context.Context) {
 	pod := s.pod
 	if pod == nil {

@@ -14,7 +14,8 @@ import (
 )
 
 // freePorts returns ports of the loopback that nothing listens at. All connections to the pod use the same ones, so that the server proxy
-// finds the client proxy again.
+// finds the client proxy again. Another program may take a port between this function and the listener. Then the connection
+// fails, and is made again.
 func freePorts() (control, data int, err error) {
 	var ports [2]int
 	var listeners [2]net.Listener

@@ -110,7 +110,8 @@ const timeout = 30 * time.Second
 
 // Ensure returns the image for a base, by its digest. It builds and pushes the image if the registry does not have it, or
 // has it with another digest of the base or another program. If the base cannot be reached and the image exists, that image
-// is returned. Package jobs builds one image at a time.
+// is returned. Package jobs builds one image at a time. If it is interrupted, nothing is left but layers without an image, and
+// the next call pushes the rest.
 func (b *Builder) Ensure(ctx context.Context, base string) (reference string, err error) {
 	baseReference, err := name.ParseReference(base, b.insecureAt(base)...)
 	if err != nil {
@@ -170,7 +171,8 @@ type found struct {
 	reference, baseDigest, program string
 }
 
-// present returns the image of a tag, nil if there is none.
+// present returns the image of a tag, nil if there is none. An image that another program has put under the tag has other labels,
+// and is replaced.
 func (b *Builder) present(ctx context.Context, tag name.Tag) (*found, error) {
 	descriptor, err := remote.Get(tag, b.how(ctx)...)
 	if isMissing(err) {
@@ -238,7 +240,8 @@ func (b *Builder) Ping(ctx context.Context) error {
 }
 
 // Retry reports whether a failed operation may work later by itself: a network is down, or a registry is busy. Invalid
-// names, missing rights and missing images need a person.
+// names, missing rights and missing images need a person. Other errors are repeated only after a change of the object or the
+// settings.
 func Retry(err error) bool {
 	if err == nil || errors.Is(err, ErrInput) {
 		return false

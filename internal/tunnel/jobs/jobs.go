@@ -12,7 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 )
 
-// Runner runs jobs and keeps their results. New returns one.
+// Runner runs jobs and keeps their results. New returns one. The lock is never held while a job runs.
 type Runner struct {
 	mu    sync.Mutex
 	ctx   context.Context

@@ -23,7 +23,8 @@ import (
 const settleTime = time.Second
 
 // containers knows the containers in the namespaces of networks. Each network has its own watch, so that the API server
-// sends no other pods of the cluster, and none are kept.
+// sends no other pods of the cluster, and none are kept. The lock guards the map. The caches of the networks have their own
+// locks, and lists are made without this one.
 type containers struct {
 	mgr   ctrl.Manager
 	mu    sync.Mutex

@@ -49,7 +49,8 @@ func (r *Reconciler) newKind() *reconcile.Kind[*tunnelv1.ContainerNetwork, Obser
 	}
 }
 
-// apply writes the namespace, then the operator's rights in it, and then the objects that confine it.
+// apply writes the namespace, then the operator's rights in it, and then the objects that confine it. The containers are followed
+// last: the right to watch pods in the namespace comes with the binding.
 func (r *Reconciler) apply(ctx context.Context, n *tunnelv1.ContainerNetwork, o *Observed, problems *outcome.Problems) error {
 	if len(*problems) == 0 {
 		problems.Add(r.build(ctx, n, o))
@@ -64,7 +65,8 @@ func (r *Reconciler) apply(ctx context.Context, n *tunnelv1.ContainerNetwork, o 
 	return nil
 }
 
-// build applies the plan. It returns the problem that stopped it, nil for none.
+// build applies the plan. It returns the problem that stopped it, nil for none. The policy is in place before a proxy can run:
+// package tunnelproxy waits for the state Running.
 func (r *Reconciler) build(ctx context.Context, n *tunnelv1.ContainerNetwork, o *Observed) *outcome.Problem {
 	operator, err := r.Identity(ctx)
 	if err != nil {

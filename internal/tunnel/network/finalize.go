@@ -32,6 +32,7 @@ func (r *Reconciler) finalize(ctx context.Context, n *tunnelv1.ContainerNetwork,
 	if err != nil {
 		return false, never, err
 	}
+	// The proxies are removed with the operator's rights in this namespace, so the binding stays until the last one is gone.
 	if len(users) > 0 {
 		return false, never, reconcile.Join(r.confine(ctx, n, &o), r.patchTerminating(ctx, n, tunnelv1.ReasonInUse,
 			fmt.Sprintf("Waiting for the deletion of ContainerNetworkTunnelProxy %s, which uses this network: delete it", conditions.Enumerate(users)), now))
@@ -103,7 +104,8 @@ func (r *Reconciler) users(ctx context.Context, name string) ([]string, error) {
 	return names, nil
 }
 
-// deletes reports whether the namespace is deleted with the network: only one that the operator made is.
+// deletes reports whether the namespace is deleted with the network: only one that the operator made is. The mode cleanup deletes
+// a namespace that another, persistent network has left. While that network exists, it still owns it.
 func (r *Reconciler) deletes(ctx context.Context, n *tunnelv1.ContainerNetwork, o Observed) (bool, error) {
 	ns := o.Namespace
 	switch {

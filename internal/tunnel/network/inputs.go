@@ -28,8 +28,8 @@ var OwnershipLabels = ownership.Labels{
 // ownerFor is the owner of what is in the namespace of a network.
 func ownerFor(n *tunnelv1.ContainerNetwork) ownership.Owner { return OwnershipLabels.For(n.UID, nil) }
 
-// namespaceOwner requires a proof too, because others can create a namespace of that name first and copy what marks it, and
-// the Secrets of proxies get into it. A network without one owns no namespace.
+// namespaceOwner requires a Token, too: others can create a namespace of that name first and copy its labels and annotations, and the
+// Secrets of proxies would get into it. A network without a token owns no namespace.
 func namespaceOwner(n *tunnelv1.ContainerNetwork) ownership.Owner {
 	s, owner := &n.Status, ownerFor(n)
 	if s.ID == "" && s.NamespaceTokenHash == "" {

@@ -16,6 +16,7 @@ import (
 	"github.com/bergctf/berg-operator/internal/tunnel/pairobjects"
 )
 
+// observe reads the namespace, the subnets of pods by node, and the control ports of the client proxies, which the policies name.
 func (r *Reconciler) observe(ctx context.Context, n *tunnelv1.ContainerNetwork) (o Observed, err error) {
 	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: NamespaceName(n.Spec, n.Name, n.UID)}}
 	// The API server confirms that it is missing: a network whose namespace is gone stays Removed.
@@ -48,7 +49,8 @@ func (r *Reconciler) observe(ctx context.Context, n *tunnelv1.ContainerNetwork) 
 }
 
 // observePolicies finds out whether an admission policy is missing. The pods of a namespace that was not made for the network are
-// not the operator's to confine.
+// not the operator's to confine. An installed network goes on without the policy: its containers run, and only new rights are
+// refused.
 func (r *Reconciler) observePolicies(ctx context.Context, n *tunnelv1.ContainerNetwork, o *Observed) (err error) {
 	policies := []*admissionpolicy.Policy{r.Fence}
 	if made(n.Spec, o) {

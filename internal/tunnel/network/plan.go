@@ -61,7 +61,8 @@ func policy(in Inputs) *networkingv1.NetworkPolicy {
 	}
 }
 
-// PortsExcept returns all TCP ports but the closed ones, and all ports of other protocols.
+// PortsExcept returns all TCP ports but the closed ones, and all ports of other protocols. Policies only allow, so a port is
+// closed by allowing all others.
 func PortsExcept(closed ...int32) []networkingv1.NetworkPolicyPort {
 	closed = slices.Sorted(slices.Values(closed))
 	var ports []networkingv1.NetworkPolicyPort

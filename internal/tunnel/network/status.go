@@ -45,6 +45,7 @@ func computeStatus(n *tunnelv1.ContainerNetwork, o Observed, problems outcome.Pr
 	return reconcile.ReadyUnless(p, tunnelv1.ReasonNetworkReady, s.Message)
 }
 
+// computeState does not go back from Running, except to Removed, which is final.
 func computeState(before tunnelv1.ContainerNetworkState, o Observed, p *outcome.Problem) (state tunnelv1.ContainerNetworkState, message string) {
 	if p == nil {
 		return tunnelv1.NetworkRunning, fmt.Sprintf("Containers can run in namespace %s", o.Namespace.Name)
@@ -63,6 +64,7 @@ func computeState(before tunnelv1.ContainerNetworkState, o Observed, p *outcome.
 	return state, conditions.Bound(p.Message)
 }
 
+// setNamespaceReady is True also while a later step has a problem.
 func setNamespaceReady(set conditions.Setter, o Observed, p *outcome.Problem) {
 	const this = tunnelv1.ConditionNamespaceReady
 	switch {
@@ -75,6 +77,7 @@ func setNamespaceReady(set conditions.Setter, o Observed, p *outcome.Problem) {
 	}
 }
 
+// setConfined says also of a namespace of others what confines it.
 func setConfined(set conditions.Setter, o Observed, p *outcome.Problem) {
 	const this = tunnelv1.ConditionConfined
 	switch {

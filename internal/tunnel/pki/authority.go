@@ -91,7 +91,8 @@ func RenewAt(certificatePEM []byte) (renew, end time.Time, err error) {
 }
 
 // WriteFiles writes the certificate of an authority, roots, and a pair to a folder that only this user can read, each file atomically. Files that have
-// this content already stay as they are. Nil roots are left out.
+// this content already stay as they are. Nil roots are left out. A reader may see the new key with the old certificate for a
+// moment: Files keeps the last identity then.
 func WriteFiles(dir string, roots []byte, pair Pair) error {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return err

@@ -61,7 +61,8 @@ func Files(dir string) (*Identity, error) {
 // NotAfter returns when the certificate expires.
 func (i *Identity) NotAfter() time.Time { return i.material().certificate.Leaf.NotAfter }
 
-// Serve returns the configuration to serve peers of a role. protocol is for ALPN.
+// Serve returns the configuration to serve peers of a role. protocol is for ALPN. It may be kept: the certificate is looked up
+// for each handshake.
 func (i *Identity) Serve(peer Role, protocol string) *tls.Config {
 	// The outer configuration keeps the keys of session tickets, also when the inner one changes.
 	return &tls.Config{
@@ -131,7 +132,8 @@ func (i *Identity) material() *material {
 	return i.current
 }
 
-// refresh reads the files if they have changed.
+// refresh reads the files if they have changed. The state is taken before the content is read, so a change in between is found
+// the next time.
 func (i *Identity) refresh() error {
 	i.mu.Lock()
 	defer i.mu.Unlock()

@@ -48,8 +48,9 @@ type client struct {
 
 	data connections
 
-	mu       sync.Mutex
-	owner    string             // the server proxy's instance; empty before the first
+	mu    sync.Mutex
+	owner string // the server proxy's instance; empty before the first
+	// A connection that ends late compares its number, and leaves a later one alone.
 	session  int                // number of the present control connection
 	end      context.CancelFunc // ends the present control connection; nil if there is none
 	grace    *time.Timer
@@ -99,6 +100,7 @@ func RunClient(ctx context.Context, options ClientOptions) error {
 	}
 	<-c.ending
 
+	// The listeners close before the drain, or new clients would keep it from ending.
 	for _, t := range c.tunnels.removeAll(true) {
 		c.closeTunnel(t)
 	}
@@ -176,6 +178,7 @@ func (c *client) NewStreamsConnection(stream grpc.BidiStreamingServer[control.Ne
 		return err
 	}
 	defer c.detach(session, stream)
+	// The header is the answer that the server proxy waits for before it counts the session as open.
 	if err := stream.SendHeader(metadata.Pairs(instanceKey, c.id())); err != nil {
 		return err
 	}
@@ -213,7 +216,9 @@ func (c *client) NewStreamsConnection(stream grpc.BidiStreamingServer[control.Ne
 	}
 }
 
-// attach makes a connection of the server proxy the present one, and returns its number.
+// attach makes a connection of the server proxy the present one, and returns its number. The new connection replaces one of the
+// same server proxy: a peer that connects again knows that the former one is broken, and this side may learn of it only by a
+// timeout.
 func (c *client) attach(owner string, cancel context.CancelFunc) (session int, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -285,6 +290,7 @@ func (c *client) PrepareTunnel(_ context.Context, asked *control.TunnelRequest) 
 	if s.closed {
 		return nil, status.Error(codes.FailedPrecondition, "the client proxy is shutting down")
 	}
+	// An equal request gets the same answer: the first answer may have been lost.
 	if present := s.byName[request.GetName()]; present != nil {
 		if proto.Equal(present.request, request) {
 			return present.spec, nil
@@ -328,6 +334,7 @@ func (c *client) PrepareTunnel(_ context.Context, asked *control.TunnelRequest) 
 		},
 	}
 	s.byID[t.id], s.byName[request.GetName()] = t, t
+	// The tunnel is in the maps before: a stream of its first client finds it.
 	go c.acceptClients(t)
 	c.Log.Info("a tunnel is ready", "tunnel", request.GetName(), "id", t.id, "at", bound.String())
 	return t.spec, nil
@@ -427,6 +434,7 @@ func (c *client) DeleteTunnel(_ context.Context, ref *control.TunnelRef) (*contr
 }
 
 func (c *client) closeTunnel(t *tunnel) {
+	// It is closed before the listener: a goroutine between both knows that the tunnel ends.
 	close(t.closed)
 	_ = t.listener.Close()
 	for _, o := range c.openings.list() {
@@ -481,7 +489,8 @@ func (c *client) acceptClients(t *tunnel) {
 	}
 }
 
-// open asks the server proxy for the other half of a stream.
+// open asks the server proxy for the other half of a stream. The slot of the tunnel, the slot of the proxy and the counters
+// belong to the opening from here on. giveUp returns them, or the end of the stream does.
 func (c *client) open(t *tunnel, connection *net.TCPConn) {
 	refuse := func(reason string) {
 		t.fail(control.StreamError_STREAM_ERROR_LIMIT, reason, c.Now())
@@ -590,7 +599,8 @@ func (c *client) reportRefused(connection net.Conn, err error) {
 	}
 }
 
-// join runs the next stream of a data connection, and reports whether the connection can carry another one.
+// join runs the next stream of a data connection, and reports whether the connection can carry another one. A wrong token ends
+// the data connection and no stream: a guess costs the peer a handshake each time.
 func (c *client) join(data *dataconn.Conn) bool {
 	var p preamble
 	switch err := data.ReadFull(p[:]); {

@@ -13,7 +13,8 @@ const (
 	// idleLimit is how many idle data connections are kept, and idleTimeout for how long.
 	idleLimit   = 128
 	idleTimeout = 30 * time.Second
-	// maxAge is when a data connection is no longer used, however busy it is.
+	// maxAge is when a data connection is no longer used, however busy it is. A connection of a revoked or renewed certificate
+	// would otherwise carry streams as long as it is busy.
 	maxAge = 10 * time.Minute
 )
 

@@ -31,7 +31,8 @@ func (p *preamble) tunnel() uint32 { return binary.BigEndian.Uint32(p[0:]) }
 func (p *preamble) stream() uint64 { return binary.BigEndian.Uint64(p[4:]) }
 func (p *preamble) token() []byte  { return p[12:] }
 
-// opening is a stream that waits for its data connection.
+// opening is a stream that waits for its data connection. The token is drawn by the client proxy and travels to the server proxy
+// over the control connection alone, so only that server proxy can bring the data connection.
 type opening struct {
 	id     uint64
 	tunnel *tunnel
@@ -64,7 +65,7 @@ func (o *opening) arm(timeout time.Duration, late, gone func()) {
 	})
 }
 
-// disarm stops both, so that the client can be read.
+// disarm stops both, so that the client can be read. It waits for the watch, which peeks at the same connection.
 func (o *opening) disarm() {
 	o.mu.Lock()
 	defer o.mu.Unlock()

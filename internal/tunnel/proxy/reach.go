@@ -19,7 +19,8 @@ type reach struct {
 	checkedAt time.Time
 }
 
-// note stores whether the server of a tunnel was reached. A tunnel that was deleted in between has none.
+// note stores whether the server of a tunnel was reached. A tunnel that was deleted in between has none. The specification is
+// compared by its pointer: each adopted tunnel has its own, also one of the same ID.
 func (s *server) note(spec *control.TunnelSpec, err error) {
 	id := spec.GetTunnelRef().GetTunnelId()
 	known := reach{checkedAt: time.Now()}
@@ -56,9 +57,11 @@ func (s *server) checkServers(ctx context.Context) {
 	}
 }
 
+// checkAll connects to the servers of idle tunnels, maxChecks at a time, and sends nothing. dialOnce notes the result.
 func (s *server) checkAll(ctx context.Context, now time.Time) {
 	slots, checks := make(chan struct{}, maxChecks), sync.WaitGroup{}
 	s.tunnels.Range(func(id, t any) bool {
+		// Streams note the result of their own connections, so a tunnel in use is not checked in addition.
 		if known, ok := s.reached.Load(id); ok && now.Sub(known.(reach).checkedAt) < s.CheckInterval/2 {
 			return true
 		}

@@ -61,6 +61,7 @@ func (s *stream) run() outcome {
 		s.sent = true
 		s.mu.Unlock()
 	})
+	// This direction runs in the caller's goroutine, and the other one in a second: two are enough, and none outlives run.
 	if err := s.data.CopyTo(s.plain, s.counter(s.in)); err != nil {
 		s.abort()
 	} else {
@@ -77,6 +78,7 @@ func (s *stream) run() outcome {
 	defer s.mu.Unlock()
 	s.over = true
 	switch {
+	// A direction whose end was not written leaves the peer waiting in the middle of a frame.
 	case s.broken || !s.sent:
 		return unusable
 	case !s.received:
@@ -122,7 +124,8 @@ func (s *stream) counter(direction *atomic.Uint64) func(int) {
 	}
 }
 
-// abort ends both directions, so that neither side takes it for a proper end.
+// abort ends both directions, so that neither side takes it for a proper end. The order matters: the plain connection is reset
+// first, so that no client reads an end while the data connection is still being ended.
 func (s *stream) abort() {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -128,6 +128,7 @@ func RunServer(ctx context.Context, options ServerOptions) error {
 	}
 	<-s.ending
 
+	// Only a proxy that ends on purpose ends the other one. After a failure the other one may have a new server proxy already.
 	if s.endError == nil && reached {
 		s.shutDownPeer(running)
 	}
@@ -141,6 +142,7 @@ func RunServer(ctx context.Context, options ServerOptions) error {
 		s.Log.Warn("streams were cut at the end", "streams", cut)
 	}
 	stop()
+	// The pool is closed after the drain: streams that end until then put their connections into it.
 	s.idle.close()
 	_ = listener.Close()
 	stopServer(grpcServer)
@@ -176,7 +178,8 @@ func (s *server) shutDownPeer(ctx context.Context) {
 }
 
 // keepSession keeps a control connection, and opens another one when it breaks. It returns nil when the client proxy has
-// ended on purpose, unless it waits for another one.
+// ended on purpose, unless it waits for another one. It never returns an error that Reconnect could mend. Each wait is bounded by
+// maxSessionDelay, so a client proxy that is back is found within a second.
 func (s *server) keepSession(ctx context.Context, connected chan<- string) error {
 	var peer string // the client proxy's instance; empty before the first connection
 	logged := codes.OK
@@ -266,6 +269,7 @@ func (s *server) session(ctx context.Context, deadline time.Time, expected strin
 			return true, fmt.Errorf("%w: another client proxy has replaced it", ErrPeerGone)
 		}
 		s.cancelOpenings()
+		// The tunnels are prepared before the session counts as connected: until then calls of controllers are refused.
 		if err := s.restore(ctx); err != nil {
 			return false, fmt.Errorf("prepare the tunnels again: %w", err)
 		}
@@ -344,6 +348,7 @@ func (s *server) restore(ctx context.Context) error {
 		spec.RequestedClientProxyPort = t.GetRequestedClientProxyPort()
 		made[spec.GetTunnelRef().GetTunnelId()] = spec
 	}
+	// Former IDs are dropped together and after all calls: if one of them fails, the next connection finds the list as it was.
 	s.keepOnly(func(uint32, *control.TunnelSpec) bool { return false })
 	clear(s.unanswered)
 	for id, spec := range made {
@@ -486,7 +491,8 @@ func (s *server) dialServer(ctx context.Context, spec *control.TunnelSpec) (*net
 }
 
 // dialOnce dials the server of a tunnel, and notes whether that was reached. The addresses of a name may change, and they must be allowed
-// each time.
+// each time. The name is resolved for each connection and the allowed addresses are dialled, never the name itself: its answer
+// may change between the check and the connection.
 func (s *server) dialOnce(ctx context.Context, dialer *net.Dialer, spec *control.TunnelSpec) (connection *net.TCPConn, err error) {
 	defer func() {
 		if err == nil || !errors.Is(ctx.Err(), context.Canceled) {
@@ -515,6 +521,7 @@ func (s *server) dialData(ctx context.Context, wanted *control.NewStream) (*pool
 			if err := idle.Send(p[:]); err == nil {
 				return idle, nil
 			}
+			// The peer may have closed it since Quiet. Nothing of the stream was sent, so a new connection takes it.
 			_ = idle.Close()
 		}
 	}
@@ -524,6 +531,7 @@ func (s *server) dialData(ctx context.Context, wanted *control.NewStream) (*pool
 		if err != nil {
 			return nil, err
 		}
+		// The deadline is for the handshake and the preamble. The stream has none.
 		_ = connection.SetDeadline(time.Now().Add(attemptTimeout))
 		config := s.Identity.Dial(pki.ClientProxy, DataProtocol)
 		data, err := dataconn.Dial(connection, config)
@@ -595,6 +603,7 @@ func (s *server) PrepareTunnel(ctx context.Context, asked *control.TunnelRequest
 	answered, err := s.peer.PrepareTunnel(ctx, request)
 	if err != nil {
 		if isUnanswered(err) {
+			// ListTunnels later finds the tunnel at the client proxy and adopts it, or deletes it there.
 			s.unanswered[request.GetName()] = request
 		}
 		return nil, err
@@ -690,7 +699,8 @@ func (s *server) allowed(ctx context.Context, host string, port int) error {
 	return nil
 }
 
-// DeleteTunnel closes a tunnel.
+// DeleteTunnel closes a tunnel. The own record goes first: if the call fails, the tunnel leads nowhere, and the next ListTunnels
+// deletes it at the client proxy.
 func (s *server) DeleteTunnel(ctx context.Context, ref *control.TunnelRef) (*control.DeleteTunnelResponse, error) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
@@ -705,7 +715,7 @@ func (s *server) DeleteTunnel(ctx context.Context, ref *control.TunnelRef) (*con
 }
 
 // ListTunnels returns the tunnels that both proxies have. A tunnel that only the client proxy has is deleted there, and a
-// tunnel that it no longer lists is forgotten.
+// tunnel that it no longer lists is forgotten. It is the repair: both sides agree after it, also if calls were lost.
 func (s *server) ListTunnels(ctx context.Context, asked *control.ListTunnelsRequest) (*control.ListTunnelsResponse, error) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()

@@ -32,10 +32,12 @@ const (
 	// lookUpTimeout is for resolving a server's name when its tunnel is prepared. It is shorter than the timeout of a
 	// controller's call, so that the controller gets the error.
 	lookUpTimeout = 2 * time.Second
-	// messageLimit is far above the size of any message.
+	// messageLimit is far above the size of any message. A peer with a certificate could otherwise make this process allocate any
+	// amount.
 	messageLimit = 1 << 20
 )
 
+// newInstance identifies a process, and not a host: a proxy that was started again has none of the tunnels of its predecessor.
 func newInstance() string { return rand.Text() }
 
 // withInstance adds the instance of the calling process.

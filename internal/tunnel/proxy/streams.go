@@ -7,7 +7,8 @@ import (
 	"time"
 )
 
-// streams holds the running streams, and slots for streams that are being made.
+// streams holds the running streams, and slots for streams that are being made. A slot is taken before anything is dialled and
+// counts until the end of the stream, so a proxy never has more connections than its limit allows.
 type streams struct {
 	limit int
 
@@ -122,6 +123,7 @@ func (s *streams) cutIdle() {
 	}
 }
 
+// signalEmpty needs the lock of its caller.
 func (s *streams) signalEmpty() {
 	if s.closed && s.slots == 0 {
 		// close and the end of the last stream may both come here.

@@ -136,7 +136,8 @@ func (s *tunnels) removeAll(closed bool) []*tunnel {
 	return all
 }
 
-// deleted returns the counters of all deleted tunnels.
+// deleted returns the counters of all deleted tunnels. A deleted tunnel moves from gone to past when its last stream has ended.
+// So the sum never falls, which a counter of Prometheus must not.
 func (s *tunnels) deleted() *control.Traffic {
 	sum := add(&control.Traffic{}, s.past)
 	for t := range s.gone {

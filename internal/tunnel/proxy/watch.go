@@ -8,7 +8,7 @@ import (
 )
 
 // watch notices when a client that waits disconnects, so that no server is dialled for it any more. It consumes none of
-// the client's bytes.
+// the client's bytes. It peeks, because a byte that was read here would be missing in the stream.
 type watch struct {
 	client *net.TCPConn
 	done   chan struct{}
@@ -39,6 +39,7 @@ func newWatch(client *net.TCPConn, gone func()) *watch {
 
 // stop returns when the connection can be read by others.
 func (w *watch) stop() {
+	// A deadline in the past is the only way to end a wait of the runtime's poller without closing the connection.
 	_ = w.client.SetReadDeadline(time.Unix(1, 0))
 	<-w.done
 	_ = w.client.SetReadDeadline(time.Time{})

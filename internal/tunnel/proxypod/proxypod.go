@@ -20,7 +20,8 @@ const (
 	user = 65532
 )
 
-// New returns a pod that runs a proxy with the certificates of a Secret, unprivileged, as Pod Security restricted asks for.
+// New returns a pod that runs a proxy with the certificates of a Secret, unprivileged, as Pod Security restricted asks for. It is
+// never restarted.
 func New(meta metav1.ObjectMeta, secret string, c corev1.Container) *corev1.Pod {
 	c.SecurityContext = &corev1.SecurityContext{
 		AllowPrivilegeEscalation: ptr.To(false),

@@ -23,7 +23,9 @@ import (
 // secretInterval is how often a missing Secret is read again.
 const secretInterval = 5 * time.Second
 
-// apply takes the steps that are possible now. For a Failed pair it only deletes the remaining objects.
+// apply takes the steps that are possible now. For a Failed pair it only deletes the remaining objects. The failure is in the
+// status before anything of the pair is deleted: otherwise a process that is killed in between would find a pair without proxies,
+// and start them again.
 func (r *Reconciler) apply(ctx context.Context, p *tunnelv1.ContainerNetworkTunnelProxy, out *status.Outcome, problems *outcome.Problems) error {
 	if p.Status.State != tunnelv1.StateFailed {
 		problems.Add(r.advance(ctx, out, r.Clock.Now()))
@@ -42,6 +44,7 @@ func (r *Reconciler) advance(ctx context.Context, out *status.Outcome, now time.
 	if reason := status.CheckEnd(*o, r.Config.StartTimeout, now); reason != "" {
 		return end(out, tunnelv1.ConditionProxiesReady, reason)
 	}
+	// A prerequisite that is missing later does not stop a pair that has begun.
 	active := ran || o.Client != nil
 	out.State = tunnelv1.StatePending
 	if problem := status.CheckPrerequisites(*o); problem != nil && !active {
@@ -86,7 +89,8 @@ func end(out *status.Outcome, on, message string) *outcome.Problem {
 	return nil
 }
 
-// begin starts the client proxy, and then the server proxy, which must know its address.
+// begin starts the client proxy, and then the server proxy, which must know its address. It returns after each step whose result
+// an event reports. The next reconciliation comes here again, and passes the steps that are done.
 func (r *Reconciler) begin(ctx context.Context, out *status.Outcome, keys credentials.Keys, now time.Time) *outcome.Problem {
 	o := &out.Observed
 	out.State = tunnelv1.StateStarting
@@ -163,6 +167,8 @@ func (r *Reconciler) serve(ctx context.Context, out *status.Outcome, keys creden
 			Message: "Finding the port of the server proxy",
 		}
 	}
+	// The files are written each time: the Secret may have been renewed by another leader. WriteFiles changes nothing that is in
+	// place.
 	if err := r.backends.For(o.Proxy).Renew(o.Proxy, keys); err != nil {
 		return &outcome.Problem{Condition: tunnelv1.ConditionProxiesReady, Reason: tunnelv1.ReasonWriteFailed, Class: outcome.Retry, Message: err.Error(), Err: err}
 	}
@@ -191,6 +197,8 @@ func (r *Reconciler) build(ctx context.Context, out status.Outcome, in manifests
 	return nil
 }
 
+// A pod that exists keeps its ports and its kind of image, since pods cannot be changed. Settings that were changed apply to the
+// next pair.
 func (r *Reconciler) inputs(ctx context.Context, out *status.Outcome) (manifests.Inputs, error) {
 	p, o := out.Proxy, out.Observed
 	cfg := pairSettings(r.Config, o)

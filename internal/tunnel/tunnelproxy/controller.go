@@ -49,7 +49,7 @@ func requeueAfter(_ *tunnelv1.ContainerNetworkTunnelProxy, out status.Outcome, _
 }
 
 // tidy deletes the objects of a Failed pair, but not the output of its server proxy. Every event of a pod calls it, until
-// none is left.
+// none is left. The output of a local process stays for the person who looks for the cause.
 func (r *Reconciler) tidy(ctx context.Context, p *tunnelv1.ContainerNetworkTunnelProxy) error {
 	if _, done := r.tidied.Load(p.UID); done {
 		return nil

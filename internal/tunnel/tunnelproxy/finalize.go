@@ -30,6 +30,7 @@ func (r *Reconciler) finalize(ctx context.Context, p *tunnelv1.ContainerNetworkT
 	if r.jobs.Busy(p.UID) {
 		return false, never, r.patchTerminating(ctx, p, "Waiting for the operation in progress", now) // its end triggers the next reconciliation
 	}
+	// The proxies are asked to end before their pods are deleted, so that open streams are drained.
 	if done, err := r.shutDown(ctx, p, now); err != nil || !done {
 		return false, never, err
 	}
@@ -81,7 +82,8 @@ func (r *Reconciler) patchTerminating(ctx context.Context, p *tunnelv1.Container
 	return nil
 }
 
-// tearDown ends both proxies, and then deletes all that belongs to a pair. It reports whether nothing is left.
+// tearDown ends both proxies, and then deletes all that belongs to a pair. It reports whether nothing is left. The order matters:
+// the policy stays until the last pod is gone, and the Secrets until no proxy reads them.
 func (r *Reconciler) tearDown(ctx context.Context, p *tunnelv1.ContainerNetworkTunnelProxy, keepLogs bool) (gone bool, err error) {
 	// The setting may have changed since the server proxy was started, so all backends are asked.
 	serverGone := true

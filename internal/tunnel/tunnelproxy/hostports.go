@@ -17,7 +17,8 @@ import (
 	"github.com/bergctf/berg-operator/internal/tunnel/tunnelproxy/manifests"
 )
 
-// hostPorts reserves ports of nodes for pods that may not exist yet. Its zero value is ready for use.
+// hostPorts reserves ports of nodes for pods that may not exist yet. Its zero value is ready for use. A reservation bridges the
+// time until the cache shows the pod with its ports. It is kept until the pair is forgotten.
 type hostPorts struct {
 	mu       sync.Mutex
 	reserved map[types.UID]manifests.HostPorts
@@ -49,6 +50,7 @@ func (h *hostPorts) reserve(ctx context.Context, reader client.Reader, uid types
 	first, pairs := within.First, (within.Last-within.First+1)/2
 	sum := fnv.New32a()
 	_, _ = sum.Write([]byte(uid)) // it never fails
+	// The UID chooses where the search begins: after a restart a pair most likely gets the ports that it had.
 	start := int32(sum.Sum32() % uint32(pairs))
 	for i := range pairs {
 		control := first + 2*((start+i)%pairs)

@@ -77,7 +77,8 @@ func (r *Reconciler) awaitRegistry(p *tunnelv1.ContainerNetworkTunnelProxy, now 
 }
 
 // ensureImage returns the image of a pair, or the problem that keeps the pair from it. fatal says why it can
-// never be made.
+// never be made. The image of the status comes first: both proxies of a pair have the same image, also if the setting was changed
+// between their starts.
 func (r *Reconciler) ensureImage(ctx context.Context, p *tunnelv1.ContainerNetworkTunnelProxy, now time.Time) (image string, problem *outcome.Problem, fatal string) {
 	if image := cmp.Or(p.Status.ClientProxyContainerImage, r.Config.Image); image != "" {
 		return image, nil, ""

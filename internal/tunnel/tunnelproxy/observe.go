@@ -41,7 +41,8 @@ func (r *Reconciler) observe(ctx context.Context, p *tunnelv1.ContainerNetworkTu
 	return out, nil
 }
 
-// observeClient finds the pod of the client proxy in any namespace: its network may no longer exist.
+// observeClient finds the pod of the client proxy in any namespace: its network may no longer exist. A pod is taken for the
+// pair's only if its owner, its labels and its namespace agree: a user of the network may create one with the labels.
 func (r *Reconciler) observeClient(ctx context.Context, o *status.Observed) error {
 	p := o.Proxy
 	var pods corev1.PodList

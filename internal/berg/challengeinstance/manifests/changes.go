@@ -20,7 +20,7 @@ const (
 
 // Changes returns the changes that a rollout of a Challenge makes to an instance, nil for none. A reader of the status need
 // not be allowed to read the Challenge: the text names fields, variables and ports, and repeats no value except image
-// names.
+// names. The order of the containers and fields is fixed, so the status stays the same while nothing changes.
 func (s Snapshot) Changes(c *bergv1.Challenge) *bergv1.PendingChanges {
 	now := Normalize(c)
 	out := &bergv1.PendingChanges{NetworkPolicy: s.AllowOutboundTraffic != now.AllowOutboundTraffic}

@@ -18,6 +18,8 @@ import (
 // AnnotationSafeToEvict says whether the cluster autoscaler may evict a pod: not while a player uses it.
 const AnnotationSafeToEvict = "cluster-autoscaler.kubernetes.io/safe-to-evict"
 
+// A change of anything in the template restarts the pod, so all of it comes from the snapshot and from values that stay for the
+// life of the instance.
 func deployment(in Inputs, c bergv1.Container, endpoints []Endpoint) *appsv1.Deployment {
 	labels := in.podLabels(c.Hostname)
 	annotations := map[string]string{
@@ -55,6 +57,8 @@ func deployment(in Inputs, c bergv1.Container, endpoints []Endpoint) *appsv1.Dep
 	}
 }
 
+// podSpec gives pods no token, no variables of Services and no grace period. A change here restarts the pods of instances that
+// are rolled out.
 func podSpec(in Inputs, c bergv1.Container, endpoints []Endpoint) corev1.PodSpec {
 	container := corev1.Container{
 		Name:            c.Hostname,
@@ -193,7 +197,8 @@ func containerPorts(c bergv1.Container) []corev1.ContainerPort {
 }
 
 // resources fills in the amounts that the author left out. A request never exceeds its limit: where the author set only one
-// of the two, the default of the other is adapted.
+// of the two, the default of the other is adapted. All amounts are written, so that the API server adds none and the object that
+// is read back equals the plan.
 func resources(defaults config.Challenge, c bergv1.Container) corev1.ResourceRequirements {
 	out := corev1.ResourceRequirements{Requests: corev1.ResourceList{}, Limits: corev1.ResourceList{}}
 	fill := func(name corev1.ResourceName, request, limit *bergv1.Amount, defaultRequest, defaultLimit resource.Quantity) {
@@ -234,6 +239,8 @@ func resources(defaults config.Challenge, c bergv1.Container) corev1.ResourceReq
 	return out
 }
 
+// securityContext lets a program gain privileges within its container, which is the default of Kubernetes, too. The pod's
+// capabilities, its profile and its user namespace stay the limit.
 func securityContext(cfg config.Challenge, c bergv1.Container) *corev1.SecurityContext {
 	var capabilities corev1.Capabilities
 	for _, added := range c.AdditionalCapabilities {

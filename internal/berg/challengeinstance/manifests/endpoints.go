@@ -29,7 +29,7 @@ type Endpoint struct {
 
 // PortEndpoints returns the endpoint of every port, in the order of the Challenge. live are the Services
 // as the API server has them. It fails while a node port is not allocated. Without ports the
-// result is empty and not nil.
+// result is empty and not nil. Other functions rely on the order: the n-th endpoint belongs to the n-th port of all containers.
 func PortEndpoints(in Inputs, live []*corev1.Service) ([]Endpoint, error) {
 	out := []Endpoint{}
 	for _, c := range in.Challenge.Containers {

@@ -67,6 +67,7 @@ func flagConfigMaps(in Inputs) ([]*corev1.ConfigMap, error) {
 	return out, nil
 }
 
+// The same flag and seed give the same program, so a repair writes the same bytes.
 func flagProgram(in Inputs) ([]byte, error) {
 	if in.Unclaimed {
 		return nil, nil
@@ -86,7 +87,8 @@ func WaitsForFlag(c bergv1.Container) bool {
 	return c.DynamicFlag != nil && c.DynamicFlag.Late != bergv1.LateFile
 }
 
-// flagMount returns the volume and mount of a container's flag file, nil if it has none.
+// flagMount returns the volume and mount of a container's flag file, nil if it has none. The path has the entropy of the instance
+// where the author asks for it.
 func flagMount(in Inputs, c bergv1.Container) (*corev1.Volume, *corev1.VolumeMount) {
 	if c.DynamicFlag == nil {
 		return nil, nil

@@ -99,7 +99,7 @@ func NamespaceName(ownerID string) string { return NamespacePrefix + ownerID }
 func (in Inputs) Namespace() string { return cmp.Or(in.Existing, NamespaceName(in.OwnerID)) }
 
 // secret derives a value that stays the same for the life of the instance and that a player
-// cannot guess.
+// cannot guess. Purposes are separated by a zero byte, so two lists of words never mean the same.
 func (in Inputs) secret(purpose ...string) []byte {
 	mac := hmac.New(sha256.New, []byte(in.Seed))
 	mac.Write([]byte(in.InstanceID))

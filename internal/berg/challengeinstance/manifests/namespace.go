@@ -19,6 +19,7 @@ var baselineCapabilities = []string{
 	"NET_BIND_SERVICE", "SETFCAP", "SETGID", "SETPCAP", "SETUID", "SYS_CHROOT",
 }
 
+// namespace has no owner's label before a prepared instance is claimed: the label names the player.
 func namespace(in Inputs) *corev1.Namespace {
 	level := podSecurityLevel(in)
 	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
@@ -44,6 +45,8 @@ func namespace(in Inputs) *corev1.Namespace {
 	return ns
 }
 
+// podSecurityLevel is the strictest level that admits the pods of this plan. It is baseline unless the Challenge or the settings
+// need more.
 func podSecurityLevel(in Inputs) string {
 	// The level baseline admits pods without a seccomp profile, but not pods with Unconfined.
 	if in.Config.SeccompProfile == corev1.SeccompProfileTypeUnconfined {

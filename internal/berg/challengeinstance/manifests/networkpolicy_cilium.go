@@ -24,6 +24,8 @@ func ciliumNetworkPolicy(in Inputs) *ciliumv2.CiliumNetworkPolicy {
 	}
 }
 
+// ciliumEgress lets names be asked for by every pod, but without outbound traffic only names of the instance: a query for another
+// name would carry data out.
 func ciliumEgress(in Inputs) []api.EgressRule {
 	var names *api.L7Rules
 	if !in.Challenge.AllowOutboundTraffic {
@@ -71,6 +73,8 @@ func ciliumEgressDeny(in Inputs) []api.EgressDenyRule {
 	return []api.EgressDenyRule{{EgressCommonRule: api.EgressCommonRule{ToCIDR: closed}}}
 }
 
+// ciliumIngress lets nodes reach all ports, because probes and node ports come from them. World reaches the ports with a node
+// port, and the proxies of the Gateway the routed ones.
 func ciliumIngress(in Inputs) []api.IngressRule {
 	rules := []api.IngressRule{
 		{IngressCommonRule: api.IngressCommonRule{FromEndpoints: netpolicies.CiliumPods()}},

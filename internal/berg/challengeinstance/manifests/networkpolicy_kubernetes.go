@@ -25,6 +25,8 @@ func kubernetesNetworkPolicy(in Inputs) *networkingv1.NetworkPolicy {
 	}
 }
 
+// kubernetesEgress cannot limit the names that are asked for. Addresses of nodes and pods are left out of the world as far as
+// they are known.
 func kubernetesEgress(in Inputs) []networkingv1.NetworkPolicyEgressRule {
 	rules := []networkingv1.NetworkPolicyEgressRule{
 		netpolicy.ToDNS(),
@@ -48,6 +50,7 @@ func kubernetesEgress(in Inputs) []networkingv1.NetworkPolicyEgressRule {
 	return rules
 }
 
+// kubernetesIngress names nodes by their addresses, since a policy of Kubernetes has no other name for them.
 func kubernetesIngress(in Inputs) []networkingv1.NetworkPolicyIngressRule {
 	rules := []networkingv1.NetworkPolicyIngressRule{{From: sameNamespace()}}
 	if len(in.Config.NodeCIDRs) > 0 {

@@ -51,7 +51,8 @@ func ParsePullSecretUse(noted, configured string) PullSecretUse {
 	return PullSecretUse{Name: name, Version: version}
 }
 
-// PullSecret copies only the data: no labels or owner references of the source.
+// PullSecret copies only the data: no labels or owner references of the source. It has the owner of the instance, so it is
+// deleted with the others.
 func PullSecret(in Inputs, source *corev1.Secret, name string) *corev1.Secret {
 	copied := &corev1.Secret{
 		ObjectMeta: in.meta(name, "pull-secret"),

@@ -25,7 +25,8 @@ func Queued(i *bergv1.ChallengeInstance) bool {
 }
 
 // WaitProblem returns why an instance waits although it could be built. The message names the limit, not the position in
-// the queue: otherwise each end of an instance would change the status of hundreds.
+// the queue: otherwise each end of an instance would change the status of hundreds. The same decision always has the same text,
+// so a status is written once for each limit.
 func WaitProblem(d admission.Decision, cfg config.Challenge) *outcome.Problem {
 	var limit string
 	switch d.Reason {

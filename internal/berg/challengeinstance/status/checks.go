@@ -55,7 +55,7 @@ func checkSpec(c Candidate, cfg config.Challenge) *outcome.Problem {
 }
 
 // checkAdoption returns why a live instance cannot adopt the current version of its Challenge,
-// nil if it can.
+// nil if it can. A former snapshot does not count, also where it cannot be read: an adoption replaces it.
 func checkAdoption(c Candidate, cfg config.Challenge) *outcome.Problem {
 	c.Pinned, c.Unreadable = nil, nil
 	return checkSpec(c, cfg)

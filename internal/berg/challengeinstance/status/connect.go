@@ -13,7 +13,8 @@ import (
 )
 
 // ToConnect returns the addresses that must accept a connection before an instance is Running for the first time: each
-// public TCP port at the node of its pod. It is nil while another step is missing, and afterwards.
+// public TCP port at the node of its pod. It is nil while another step is missing, and afterwards. After the first time the
+// addresses are not tried again: a later failure shows in the pods and their routes.
 func ToConnect(out Outcome, now time.Time) []netip.AddrPort {
 	if !connects(out) || out.Instance.Status.ReadyAt != nil || !checkPods(out.Observed, now).ready {
 		return nil

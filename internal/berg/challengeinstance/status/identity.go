@@ -36,7 +36,8 @@ type Identity struct {
 	NamespaceTokenHash string
 }
 
-// Identify sets the identity and the start of an instance. The time in the ID becomes the time of the start.
+// Identify sets the identity and the start of an instance. The time in the ID becomes the time of the start. The caller has drawn
+// the values. This function only writes them, so it is pure.
 func Identify(instance *bergv1.ChallengeInstance, identity Identity, now time.Time) {
 	s := &instance.Status
 	setUUIDTime(&identity.ID, now)
@@ -46,7 +47,8 @@ func Identify(instance *bergv1.ChallengeInstance, identity Identity, now time.Ti
 	s.Namespace = manifests.NamespaceName(instance.Spec.OwnerID)
 }
 
-// TakeOver gives an instance the identity of a prepared one, with its namespace and objects. The time starts now.
+// TakeOver gives an instance the identity of a prepared one, with its namespace and objects. The time starts now. The prepared
+// instance stays as it is: only the given one changes.
 func TakeOver(instance, prepared *bergv1.ChallengeInstance, now time.Time) {
 	s, from := &instance.Status, prepared.Status.DeepCopy()
 	s.InstanceID, s.Seed, s.PreparedFrom = from.InstanceID, from.Seed, prepared.UID

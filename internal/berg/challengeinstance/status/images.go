@@ -15,7 +15,8 @@ import (
 )
 
 // RunningImages returns the images of running containers whose nodes pull the image at every start. A container with
-// another pull policy is left out: its node may keep an older image under the same name.
+// another pull policy is left out: its node may keep an older image under the same name. The newest pod that
+// runs counts.
 func RunningImages(o Observed) map[string]digests.Running {
 	all := map[string]digests.Running{}
 	if o.Pinned == nil {

@@ -11,7 +11,8 @@ import (
 	"github.com/bergctf/berg-operator/internal/kit/settings"
 )
 
-// ExpiresAt returns the expiry of an instance; nil before its start and while it is frozen.
+// ExpiresAt returns the expiry of an instance; nil before its start and while it is frozen. It is computed from the times in the
+// status alone, so a restart changes nothing.
 func ExpiresAt(instance *bergv1.ChallengeInstance, cfg config.Challenge) *metav1.Time {
 	if instance.Status.StartedAt == nil || Frozen(instance) {
 		return nil
@@ -82,7 +83,8 @@ func ownTimeout(instance *bergv1.ChallengeInstance) (d time.Duration, ok bool) {
 	}
 }
 
-// DueTermination returns why a live instance must terminate now, "" if it need not.
+// DueTermination returns why a live instance must terminate now, "" if it need not. A reason in the spec comes first, so that it
+// is not replaced by the time.
 func DueTermination(instance *bergv1.ChallengeInstance, cfg config.Challenge, now time.Time) bergv1.TerminationReason {
 	if instance.Spec.TerminationReason != "" {
 		return instance.Spec.TerminationReason

@@ -82,7 +82,8 @@ func describePorts(ports []string, repeated bool) string {
 }
 
 // checkContainer reports whether a container is ready, else the reason if one is known. It checks its pods, then failures
-// of the runtime, then failures to create pods, and last the end of a pod that was not replaced.
+// of the runtime, then failures to create pods, and last the end of a pod that was not replaced. An unknown reason is empty: the
+// container just takes its time.
 func checkContainer(o Observed, c bergv1.Container, now time.Time) (ready bool, reason, message string) {
 	live, ended := ContainerPods(o.Pods, c.Hostname)
 	if awaitsFlag(o, c, live, now) {
@@ -155,7 +156,7 @@ type PodView struct {
 }
 
 // NewPodView returns the view of a pod. Pods with equal views result in the same status, so an event that changes no view
-// needs no reconciliation.
+// needs no reconciliation. A field that Compute newly reads of a pod must be in it, or a change of it is missed.
 func NewPodView(p *corev1.Pod) PodView {
 	v := PodView{container: p.Labels[bergv1.LabelContainer], leaving: p.DeletionTimestamp != nil, ready: PodReady(p), begins: Begins(p)}
 	v.reason, v.message = podProblem(p)

@@ -14,6 +14,7 @@ const lateDelay = 2 * time.Second
 
 // ToNotify returns the pods of an instance that took over a prepared one, and do not know their owner or may not have their flag.
 // Any change of their metadata makes the kubelet look for the flag. delay is the time until it is to look again, zero for never.
+// When a pod was notified is in its annotation, so a restart does not notify it more often.
 func ToNotify(o Observed, now time.Time) (pods []*corev1.Pod, delay time.Duration) {
 	if o.Instance.Status.PreparedFrom == "" || o.Pinned == nil {
 		return nil, 0

@@ -12,7 +12,8 @@ import (
 	"github.com/bergctf/berg-operator/internal/kit/refusal"
 )
 
-// NewProblem converts the error of a write into a problem on the condition of that step.
+// NewProblem converts the error of a write into a problem on the condition of that step. Neither the text nor the error of the
+// problem has the flag.
 func NewProblem(conditionType string, err error, flag string) *outcome.Problem {
 	p := &outcome.Problem{Condition: conditionType, Message: redact.Text(err.Error(), flag)}
 	p.Err = errors.New(p.Message)

@@ -27,7 +27,8 @@ type obstacle struct {
 	settles time.Time
 }
 
-// findObstacle returns the first obstacle between players and the pods of an instance, nil if there is none.
+// findObstacle returns the first obstacle between players and the pods of an instance, nil if there is none. The order is the
+// order of the steps: the Gateway, the Service, the route, and then the answer of the gate.
 func findObstacle(out Outcome) *obstacle {
 	if out.Pinned == nil {
 		return nil
@@ -49,6 +50,8 @@ func findObstacle(out Outcome) *obstacle {
 	return nil
 }
 
+// findPortObstacle looks along the way of a player, from the Gateway to the pods, and returns the first obstacle. An answer that
+// is still missing is an obstacle only after settles.
 func (out Outcome) findPortObstacle(c bergv1.Container, p bergv1.Port) *obstacle {
 	listener := manifests.Listener(out.Listeners, p)
 	if listener != "" {

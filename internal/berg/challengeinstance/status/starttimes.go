@@ -21,7 +21,7 @@ type Written struct {
 
 // startTimes returns the known ends of the stages of a start: those in the status, and new
 // ones. Times of nodes are whole seconds of other clocks: none is set before the previous
-// stage or in the future.
+// stage or in the future. A time that is in the status stays, except that of a restart.
 func startTimes(out Outcome, now time.Time) *bergv1.StartTimes {
 	instance := out.Instance
 	if instance.Status.InstanceID == "" {

@@ -24,7 +24,8 @@ import (
 	"github.com/bergctf/berg-operator/internal/kit/reconcile"
 )
 
-// Compute writes the status of an instance that is not being deleted, all but Ready, which it returns.
+// Compute writes the status of an instance that is not being deleted, all but Ready, which it returns. It reads no clock and no
+// cluster: the same outcome and time give the same status.
 func Compute(out Outcome, cfg config.Challenge, now time.Time) reconcile.Ready {
 	s := &out.Instance.Status
 	before := s.DeepCopy()

@@ -36,7 +36,7 @@ func ComputeTerminating(instance *bergv1.ChallengeInstance, ns *corev1.Namespace
 	setTerminating(instance, c, now)
 }
 
-// ComputeTerminated writes the status of an instance whose namespace is gone.
+// ComputeTerminated writes the status of an instance whose namespace is gone. The time stays if it is called again.
 func ComputeTerminated(instance *bergv1.ChallengeInstance, now time.Time) {
 	instance.Status.Phase = bergv1.PhaseTerminated
 	instance.Status.ObservedGeneration = instance.Generation

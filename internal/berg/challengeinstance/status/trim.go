@@ -19,7 +19,7 @@ import (
 )
 
 // TrimContainer keeps the fields of a container's status that say why it waits, when it started and how it ended, but not
-// its termination message.
+// its termination message. The message may be anything that the program wrote, also a flag.
 func TrimContainer(s corev1.ContainerStatus) corev1.ContainerStatus {
 	kept := corev1.ContainerStatus{
 		Name: s.Name, Ready: s.Ready, RestartCount: s.RestartCount,

@@ -54,6 +54,7 @@ func Dial(connection *net.TCPConn, config *tls.Config) (*Conn, error) {
 	return handshake(connection, func(w net.Conn) *tls.Conn { return tls.Client(w, config) })
 }
 
+// handshake leaves the connection to the caller, who closes it after an error.
 func handshake(connection *net.TCPConn, wrap func(net.Conn) *tls.Conn) (*Conn, error) {
 	w, err := newRecords(connection)
 	if err != nil {
@@ -127,6 +128,7 @@ func (s *Conn) readFrames(give func([]byte) error) error {
 			if length == 0 {
 				return nil
 			}
+			// It was sent for a stream that this side had ended by then: see Conn.
 			if length == cancelFrame {
 				continue
 			}
@@ -195,7 +197,7 @@ const discardTimeout = 30 * time.Second
 
 // Abort ends all reads and writes. The peer reads an end where no frame ends the stream, and cannot take it for a proper end.
 // The connection is not reset, because kubectl port-forward ends with the first reset, and with it all that it forwards.
-// Discard must follow.
+// Discard must follow. The peer finds no frame that ends the stream, so ErrCut reaches its relay.
 func (s *Conn) Abort() {
 	_ = s.records.SetDeadline(time.Unix(1, 0))
 	_ = s.records.CloseWrite()
@@ -222,7 +224,8 @@ func (s *Conn) Cancel() bool {
 }
 
 // WaitForCut waits until the peer has closed the connection or cancelled the stream, and returns true; or until Interrupt, and
-// returns false. It is for the time in which the peer has ended its direction, and this side has not.
+// returns false. It is for the time in which the peer has ended its direction, and this side has not. Bytes that are already
+// buffered belong to a cancel: the peer has ended its direction, and sends nothing else.
 func (s *Conn) WaitForCut() bool {
 	if s.plain != nil || s.records.buffer != nil {
 		return true

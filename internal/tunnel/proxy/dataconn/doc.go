@@ -10,4 +10,5 @@
 //	records.go  the layer below TLS: batches of records, one system call for each
 //	reader.go   reads from a connection with a borrowed buffer
 //	poll.go     polls for a moment where a request follows an answer closely
+//	yield_linux.go, yield_other.go  how it gives the processor to other threads while it polls
 package dataconn

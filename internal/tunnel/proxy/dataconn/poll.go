@@ -22,7 +22,8 @@ const (
 	smallRead = recordSize
 )
 
-// polling is held by the one reader of the process that polls. With many busy readers no CPU falls asleep anyway.
+// polling is held by the one reader of the process that polls. With many busy readers no CPU falls asleep anyway. A reader that
+// does not get it waits in the kernel, as all did without polling.
 var polling atomic.Bool
 
 // busyUntil is when readers may poll again. The holder of polling uses it.

@@ -54,7 +54,8 @@ func newReader(connection *net.TCPConn, offset, limit int) (*reader, error) {
 	return r, nil
 }
 
-// take reads. It returns false to be called again when there is something to read.
+// take reads. It returns false to be called again when there is something to read. The buffer is borrowed before the first
+// attempt and given back before the wait: an idle stream holds none.
 func (r *reader) take(fd uintptr) bool {
 	r.buffer = borrow()
 	try := func() bool { return r.try(fd) }

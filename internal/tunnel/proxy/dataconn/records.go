@@ -120,6 +120,7 @@ func (w *records) Write(p []byte) (int, error) {
 			return 0, err
 		}
 	}
+	// What is held goes first, since the bytes of a TLS connection have an order.
 	if !w.hold || len(p) > bufferSize {
 		if err := w.flush(); err != nil {
 			return 0, err

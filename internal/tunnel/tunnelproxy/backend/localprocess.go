@@ -92,7 +92,7 @@ func (l *localProcess) files(p *tunnelv1.ContainerNetworkTunnelProxy) (out, err 
 
 // Observe finds the process of a pair by its arguments, since it outlives the operator and no process ID is
 // stored. A process that has ended is known by its exit, or, if it ended while no operator ran, by the line that
-// it had written.
+// it had written. A line that was cut by a kill of the process is no JSON, and counts as none.
 func (l *localProcess) Observe(_ context.Context, p *tunnelv1.ContainerNetworkTunnelProxy) (status.Server, error) {
 	out, errs := l.files(p)
 	l.mu.Lock()
@@ -152,6 +152,8 @@ func (l *localProcess) awaitLine(p *tunnelv1.ContainerNetworkTunnelProxy, pid in
 	}, l.clock.Now())
 }
 
+// Start returns as soon as the process exists. How it ends is known to this operator process only: a later one sees that it is
+// gone.
 func (l *localProcess) Start(_ context.Context, p *tunnelv1.ContainerNetworkTunnelProxy, in manifests.Inputs, keys credentials.Keys) error {
 	if err := l.makeFolder(); err != nil {
 		return err
@@ -162,6 +164,7 @@ func (l *localProcess) Start(_ context.Context, p *tunnelv1.ContainerNetworkTunn
 	out, errs := l.files(p)
 	var files [2]*os.File
 	for i, name := range []string{out, errs} {
+		// A symbolic link would let another user of the parent folder choose the file that is emptied here.
 		file, err := os.OpenFile(name, os.O_CREATE|os.O_WRONLY|os.O_TRUNC|os.O_APPEND|unix.O_NOFOLLOW, 0o600)
 		if err != nil {
 			return fmt.Errorf("log of the server proxy: %w", err)
@@ -174,7 +177,7 @@ func (l *localProcess) Start(_ context.Context, p *tunnelv1.ContainerNetworkTunn
 	cmd.Stdout, cmd.Stderr = files[0], files[1]
 	cmd.Env = []string{"PATH=" + os.Getenv("PATH")}
 	// A signal to the operator's process group must not end it.
-	// The process outlives the operator: a new operator process finds it again by its process ID and watches it.
+	// The process outlives the operator: a new operator process finds it by its arguments and watches it.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	if err := cmd.Start(); err != nil {
 		return fmt.Errorf("start the server proxy (TUNNEL_BINARY): %w", err)
@@ -272,6 +275,7 @@ func (l *localProcess) Stop(_ context.Context, p *tunnelv1.ContainerNetworkTunne
 	return false, nil
 }
 
+// Clean may be repeated. It removes the keys in any case, and the logs unless they are kept for a person.
 func (l *localProcess) Clean(p *tunnelv1.ContainerNetworkTunnelProxy, keepLogs bool) error {
 	if l.checkFolder() != nil {
 		return nil //nolint:nilerr // this operator has never run processes

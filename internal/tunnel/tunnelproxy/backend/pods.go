@@ -36,7 +36,8 @@ func CreatePod(ctx context.Context, w apply.Writer, owner ownership.Owner, desir
 	return err
 }
 
-// StopPods deletes the pods of a pair in a namespace, "" for all, and reports whether they are gone.
+// StopPods deletes the pods of a pair in a namespace, "" for all, and reports whether they are gone. The list waits for own
+// writes, so a pod that was created a moment ago is not missed.
 func StopPods(ctx context.Context, w apply.Writer, p *tunnelv1.ContainerNetworkTunnelProxy, namespace string) (gone bool, err error) {
 	var pods corev1.PodList
 	err = w.Client.List(ctx, &pods, client.InNamespace(namespace), client.MatchingLabels{tunnelv1.LabelProxy: string(p.UID)})

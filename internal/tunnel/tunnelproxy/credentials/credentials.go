@@ -1,6 +1,11 @@
 // Package credentials manages the Secrets with which the operator and the proxies of a pair authenticate each other: an
 // authority and its key in the operator's namespace, and for each proxy a certificate in a Secret next to its pod.
 // Certificates are renewed in time. It also copies the Secret with which nodes pull the image.
+//
+// The key of the authority never leaves the operator's namespace. A container that takes over a client proxy gets the client's key, with
+// which it can act as that client proxy and as no other role.
+//
+// No error and no log line quotes the data of a Secret.
 package credentials
 
 import (
@@ -99,7 +104,8 @@ func (s *Store) Keys(ctx context.Context, p *tunnelv1.ContainerNetworkTunnelProx
 }
 
 // ensure creates the authority of a pair, once, and the three leaves below it. The authority is never replaced
-// while the pair lives; each leaf is renewed in its Secret, which the proxies read again.
+// while the pair lives; each leaf is renewed in its Secret, which the proxies read again. The first write is the authority. A
+// process that is killed after it finds the Secret, and issues the missing certificates below the same authority.
 func (s *Store) ensure(ctx context.Context, p *tunnelv1.ContainerNetworkTunnelProxy, namespace string, now time.Time) (Keys, error) {
 	owner := pairobjects.OwnerFor(p)
 	control, err := s.controlSecret(ctx, p, owner, now)
@@ -231,7 +237,8 @@ func (s *Store) CopyPullSecret(ctx context.Context, p *tunnelv1.ContainerNetwork
 	return s.putSecret(ctx, owner, live, desired)
 }
 
-// liveSecret reads a Secret from the API server, because Secrets are not cached. Nil: it does not exist.
+// liveSecret reads a Secret from the API server, because Secrets are not cached. Nil: it does not exist. The owner is checked
+// before the data is used: a Secret of that name with the keys of another user would let that user call the proxies.
 func (s *Store) liveSecret(ctx context.Context, owner ownership.Owner, key types.NamespacedName) (*corev1.Secret, error) {
 	live := &corev1.Secret{}
 	if err := s.Writer.Live.Get(ctx, key, live); err != nil {

@@ -49,7 +49,7 @@ func policy(in Inputs) *networkingv1.NetworkPolicy {
 
 // NodeAddresses returns the addresses from which the server proxy on a node may connect: the addresses of the node, and
 // the first two of each of its pod ranges. The second one is usually the address of the bridge, the first one the
-// address of an overlay's device.
+// address of an overlay's device. They are sorted and each is there once, so that the policy does not change with their order.
 func NodeAddresses(node *corev1.Node) []netip.Addr {
 	if node == nil {
 		return nil

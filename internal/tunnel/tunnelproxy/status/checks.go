@@ -18,7 +18,8 @@ const (
 	theServer = "the server proxy"
 )
 
-// CheckEnd returns why a pair has failed, "" if it has not.
+// CheckEnd returns why a pair has failed, "" if it has not. A pair that ran has failed as soon as one of its proxies is gone:
+// neither is started again.
 func CheckEnd(o Observed, startTimeout time.Duration, now time.Time) string {
 	ran := o.Proxy.Status.State == tunnelv1.StateRunning
 	switch {
@@ -59,7 +60,8 @@ func WhyNotReady(o Observed) string {
 	}
 }
 
-// CheckPrerequisites returns the problem that keeps a pair from being made; nil for none.
+// CheckPrerequisites returns the problem that keeps a pair from being made; nil for none. They are checked until the pair runs. A
+// network that goes later is only reported.
 func CheckPrerequisites(o Observed) *outcome.Problem {
 	name := o.Proxy.Spec.ContainerNetworkName
 	blocked := func(on, reason, format string, args ...any) *outcome.Problem {

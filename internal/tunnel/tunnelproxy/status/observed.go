@@ -95,7 +95,8 @@ type Line struct {
 	ControlPort int32  `json:"server_control_port"`
 }
 
-// ParseLine returns nil for text that is not the line of a server proxy.
+// ParseLine returns nil for text that is not the line of a server proxy. Any program could have written the text, so only a line
+// that is complete counts.
 func ParseLine(text []byte) *Line {
 	var line Line
 	if json.Unmarshal(text, &line) != nil || line.Role != "server" || line.ControlPort == 0 {

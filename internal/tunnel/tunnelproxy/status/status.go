@@ -20,7 +20,7 @@ import (
 const failedMessage = "The proxies have failed and are not restarted"
 
 // Compute writes the status of a live pair, and returns its Ready. p is the problem that keeps the pair from the next
-// step; nil for none.
+// step; nil for none. A state Failed is final: only the list of tunnels follows the spec after it.
 func Compute(out Outcome, p *outcome.Problem, now time.Time) reconcile.Ready {
 	proxy := out.Proxy
 	s := &proxy.Status
@@ -110,6 +110,7 @@ func clearLocations(s *tunnelv1.ContainerNetworkTunnelProxyStatus) {
 	s.ServerProxyProcessID, s.ServerProxyStartupTimestamp, s.ServerProxyAddress, s.ServerProxyControlPort = nil, nil, "", 0
 }
 
+// statusMessage keeps the last message while nothing new is known.
 func statusMessage(out Outcome, p *outcome.Problem) string {
 	switch {
 	case out.End != "":

@@ -13,7 +13,8 @@ import (
 	"github.com/bergctf/berg-operator/internal/kit/conditions"
 )
 
-// Tunnels returns the states of the tunnels after a reconciliation; a state without a new observation stays.
+// Tunnels returns the states of the tunnels after a reconciliation; a state without a new observation stays. The time of a tunnel
+// changes only with what the status says of it.
 func Tunnels(out Outcome, now time.Time) []tunnelv1.TunnelStatus {
 	before := tunnelsByName(out.Proxy)
 	var after []tunnelv1.TunnelStatus

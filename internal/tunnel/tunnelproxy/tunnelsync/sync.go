@@ -30,7 +30,8 @@ var callBackoff = backoff.Exponential{First: 2 * time.Second, Max: 30 * time.Sec
 
 // Sync has the server proxy of a pair make its tunnels, in a job. Each job has a connection of its own: its handshake resumes the
 // last session. current: the result is about the present spec. retrying: another
-// attempt follows.
+// attempt follows. The input contains the generation and the start of the server proxy: a change of either starts the job again,
+// and nothing else does.
 func Sync(r *jobs.Runner, o status.Observed, cfg config.Tunnel, identity *pki.Identity, now time.Time) (result status.Synced, current, retrying bool) {
 	p, address := o.Proxy, controlAddress(o.Server)
 	wanted, known := slices.Clone(p.Spec.Tunnels), checkTunnels(p.Spec.Tunnels, cfg)

@@ -129,6 +129,8 @@ func (t *Traffic) Start(ctx context.Context) error {
 	}
 }
 
+// round asks maxAsked server proxies at a time, and waits for all of them. A pair that does not answer keeps its last numbers, so
+// that the sums do not fall.
 func (t *Traffic) round(ctx context.Context) {
 	var all tunnelv1.ContainerNetworkTunnelProxyList
 	if err := t.Reader.List(ctx, &all, client.DisableReadYourWritesConsistency); err != nil {
@@ -179,6 +181,8 @@ func (t *Traffic) totals(live map[types.UID]bool) (active uint64, expiry int64) 
 	return active, expiry
 }
 
+// ask enqueues the pair if something has changed that its status shows. Errors are dropped: the reconciliation calls the same
+// proxy.
 func (t *Traffic) ask(ctx context.Context, p *tunnelv1.ContainerNetworkTunnelProxy) {
 	identity, known := t.Identity(p.UID)
 	if !known {
@@ -200,6 +204,7 @@ func (t *Traffic) ask(ctx context.Context, p *tunnelv1.ContainerNetworkTunnelPro
 	}
 }
 
+// sumTunnels adds the traffic of deleted tunnels, which the server proxy keeps as one sum, so that counters never fall.
 func sumTunnels(listed *control.ListTunnelsResponse) sum {
 	s := sum{instance: listed.GetInstance(), active: listed.GetActiveStreams(), notAfter: listed.GetCertificateNotAfter(), failures: map[string]uint64{}, servers: map[string]string{}, known: true}
 	add := func(added *control.Traffic) {
@@ -221,7 +226,8 @@ func sumTunnels(listed *control.ListTunnelsResponse) sum {
 }
 
 // count adds the increase since the last report, and returns whether the report about servers differs. The first report of
-// a pair is only a baseline: an earlier operator process has counted its traffic.
+// a pair is only a baseline: an earlier operator process has counted its traffic. A server proxy that was started again counts
+// from zero, which the instance shows. What it carried between the last report and its end is lost.
 func (t *Traffic) count(uid types.UID, now sum) (serversChanged bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

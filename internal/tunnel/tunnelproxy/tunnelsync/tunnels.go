@@ -18,7 +18,8 @@ import (
 )
 
 // synchronise has a server proxy make the wanted tunnels and delete all others. A tunnel that has not changed is not
-// touched. refusals are why tunnels are not made, by name.
+// touched. refusals are why tunnels are not made, by name. An error means that the state of the tunnels is unknown, and nothing
+// of the result is reported. A failure of one tunnel is in its result.
 func synchronise(ctx context.Context, c control.TunnelControlClient, perCall time.Duration, wanted []tunnelv1.TunnelConfiguration, known map[string]string) status.Synced {
 	t := server{c, perCall}
 	listed, err := t.list(ctx)
