@@ -163,11 +163,16 @@ func LabelNamespace(ctx context.Context, namespace, label, value string) {
 func DeleteNamespaces(ctx context.Context, foreign ...string) {
 	GinkgoHelper()
 	var namespaces corev1.NamespaceList
-	Expect(Client.List(ctx, &namespaces)).To(Succeed())
-	for _, ns := range namespaces.Items {
-		for _, prefix := range foreign {
-			Expect(ns.Name).NotTo(HavePrefix(prefix), "a namespace is left over")
+	// The last spec may have deleted one a moment ago.
+	Eventually(func(g Gomega) {
+		g.Expect(Client.List(ctx, &namespaces)).To(Succeed())
+		for _, ns := range namespaces.Items {
+			for _, prefix := range foreign {
+				g.Expect(ns.Name).NotTo(HavePrefix(prefix), "a namespace is left over")
+			}
 		}
+	}).Should(Succeed())
+	for _, ns := range namespaces.Items {
 		if strings.HasPrefix(ns.Name, NamespacePrefix) {
 			Expect(Client.Delete(ctx, &ns)).To(Succeed())
 		}
