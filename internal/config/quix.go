@@ -19,7 +19,7 @@ type Quix struct {
 	ServiceAccountNamespace string
 	ClusterRoleName         string
 	RoleViolationPolicy     RoleViolationPolicy
-	PodSecurity             PodSecurityLevel // "": the cluster's default
+	PodSecurity             PodSecurityLevel
 	CacheSyncPeriod         time.Duration
 }
 
@@ -54,7 +54,7 @@ func (q *Quix) Section() settings.Section {
 			settings.New("SERVICE_ACCOUNT_NAMESPACE", "quix-environment", settings.Name(&q.ServiceAccountNamespace, validation.IsDNS1123Label), "Namespace of that ServiceAccount."),
 			settings.New("CLUSTER_ROLE_NAME", "quix-platform-account-role", settings.Name(&q.ClusterRoleName, content.IsPathSegmentName), "ClusterRole with the rights of the platform in an environment. The operator must be allowed to bind it."),
 			settings.New("ROLE_VIOLATION_POLICY", "Unbind", settings.Enum(&q.RoleViolationPolicy, RoleViolationUnbind, RoleViolationReport), "What happens to live environments while that ClusterRole lets the platform gain more rights: Unbind removes the platform's rights, Report only reports it."),
-			settings.New("ENVIRONMENT_POD_SECURITY", "", settings.Optional(settings.Enum(&q.PodSecurity, PodSecurityPrivileged, PodSecurityBaseline, PodSecurityRestricted)), "Pod Security level that the namespaces of environments enforce: privileged, baseline or restricted. Empty: the cluster's default."),
+			settings.New("ENVIRONMENT_POD_SECURITY", string(PodSecurityBaseline), settings.Enum(&q.PodSecurity, PodSecurityPrivileged, PodSecurityBaseline, PodSecurityRestricted), "Pod Security level that the namespaces of environments enforce: privileged, baseline or restricted. With privileged the platform's account, which may create pods there, is root on the nodes."),
 			settings.New("CACHE_SYNC_PERIOD", "10m", settings.Duration(&q.CacheSyncPeriod), "How often every Environment is reconciled even if nothing has changed."),
 		},
 	}

@@ -8,7 +8,6 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus/promhttp"
 	toolscache "k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
@@ -16,6 +15,7 @@ import (
 	"github.com/bergctf/berg-operator/internal/gate/upstream"
 	"github.com/bergctf/berg-operator/internal/gate/usage"
 	"github.com/bergctf/berg-operator/internal/kit/gateadmin"
+	"github.com/bergctf/berg-operator/internal/kit/ports"
 )
 
 const (
@@ -43,7 +43,7 @@ type admin struct {
 func adminHandler(table *routing.Table, dialer *upstream.Dialer, recorder *usage.Recorder, synced []toolscache.InformerSynced) http.Handler {
 	a := &admin{table: table, dialer: dialer, waiting: make(chan struct{}, maxWaiting), usage: recorder}
 	mux := http.NewServeMux()
-	mux.Handle("GET /metrics", promhttp.HandlerFor(metrics.Registry, promhttp.HandlerOpts{MaxRequestsInFlight: 4}))
+	mux.Handle("GET /metrics", ports.NewMetricsHandler(metrics.Registry))
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusOK) })
 	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
 		for _, done := range synced {

@@ -176,7 +176,7 @@ func serveAdmin(ctx context.Context, address string, handler http.Handler, log *
 	if err != nil {
 		return fmt.Errorf("ADMIN_BIND_ADDRESS: %w", err)
 	}
-	server, listener := ports.NewServer(listener, ports.Options{Handler: handler, TrustRequests: true, KeepAlive: true, Log: log.With("port", "admin")})
+	server, listener := ports.NewServer(listener, ports.Options{Handler: handler, Anonymous: true, KeepAlive: true, Log: log.With("port", "admin")})
 	stop := context.AfterFunc(ctx, func() { _ = server.Close() })
 	defer stop()
 	if err := server.Serve(listener); err != nil && !errors.Is(err, http.ErrServerClosed) {

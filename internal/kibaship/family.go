@@ -148,12 +148,18 @@ func setup(ctx context.Context, deps family.Dependencies, cfg config.KibaShip) e
 	if err := mgr.Add(poller); err != nil {
 		return err
 	}
+	keys := &hook.Keys{Live: deps.Writer.Live, Client: mgr.GetClient(), Namespace: deps.Namespace}
+	if cfg.Pushes.WebhookURL != "" {
+		if err := mgr.Add(keys); err != nil {
+			return err
+		}
+	}
 	if err := (&application.Reconciler{
 		Access:  deps.Access("kibaship-operator"),
 		Secrets: names,
 		Config:  cfg,
 		Poller:  poller,
-		Keys:    &hook.Keys{Live: deps.Writer.Live, Client: mgr.GetClient(), Namespace: deps.Namespace},
+		Keys:    keys,
 	}).SetupWithManager(ctx, mgr); err != nil {
 		return err
 	}

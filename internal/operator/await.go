@@ -54,7 +54,7 @@ func serveAlive(address, reason string, log logr.Logger) (stop func(), err error
 	mux.HandleFunc(readyPath, func(w http.ResponseWriter, _ *http.Request) {
 		http.Error(w, reason, http.StatusServiceUnavailable)
 	})
-	server, listener := ports.NewServer(listener, ports.Options{Handler: mux, TrustRequests: true, Log: portLog(log, "probes")})
+	server, listener := ports.NewServer(listener, ports.Options{Handler: mux, Anonymous: true, Log: portLog(log, "probes")})
 	go func() { _ = server.Serve(listener) }() // it ends with an error when it is closed
 	return func() { _ = server.Close() }, nil
 }

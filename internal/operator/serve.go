@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
-	"github.com/prometheus/client_golang/prometheus/promhttp"
 	certutil "k8s.io/client-go/util/cert"
 	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -37,10 +36,10 @@ const (
 // servePorts adds the servers of metrics, probes and profiles to the manager, in place of the servers of controller-runtime,
 // which have no limits.
 func servePorts(mgr ctrl.Manager, probes http.Handler, process config.Process) error {
-	if err := servePort(mgr, "probes", process.HealthProbeBindAddress, ports.Options{Handler: probes, TrustRequests: true}); err != nil {
+	if err := servePort(mgr, "probes", process.HealthProbeBindAddress, ports.Options{Handler: probes, Anonymous: true}); err != nil {
 		return err
 	}
-	if err := servePort(mgr, "profiles", process.PprofBindAddress, ports.Options{Handler: profiles(), TrustRequests: true}); err != nil {
+	if err := servePort(mgr, "profiles", process.PprofBindAddress, ports.Options{Handler: profiles(), Anonymous: true}); err != nil {
 		return err
 	}
 	if process.MetricsBindAddress == "0" {
@@ -48,9 +47,9 @@ func servePorts(mgr ctrl.Manager, probes http.Handler, process config.Process) e
 	}
 	mux := http.NewServeMux()
 	options := ports.Options{Handler: mux}
-	handler := promhttp.HandlerFor(metrics.Registry, promhttp.HandlerOpts{ErrorHandling: promhttp.HTTPErrorOnError})
+	handler := ports.NewMetricsHandler(metrics.Registry)
 	if !process.MetricsSecure {
-		options.TrustRequests = true
+		options.Anonymous = true
 		mux.Handle("/metrics", handler)
 		return servePort(mgr, "metrics", process.MetricsBindAddress, options)
 	}
@@ -76,10 +75,16 @@ func servePorts(mgr ctrl.Manager, probes http.Handler, process config.Process) e
 	return servePort(mgr, "metrics", process.MetricsBindAddress, options)
 }
 
+// ServeProbes adds a server of probes to a manager of another program than the operator's.
+func ServeProbes(mgr ctrl.Manager, address string, ready healthz.Checker) error {
+	all := checks{live: map[string]healthz.Checker{"ping": healthz.Ping}, ready: map[string]healthz.Checker{"ready": ready}}
+	return servePort(mgr, "probes", address, ports.Options{Handler: all.handler(), Anonymous: true})
+}
+
 // servePort listens, and adds a server to the manager that serves until the manager stops. Without an address it does nothing. It
 // listens here and not in Start: an address that is in use ends the process before it competes for the lease.
 func servePort(mgr ctrl.Manager, name, address string, options ports.Options) error {
-	if address == "" {
+	if address == "" || address == "0" {
 		return nil
 	}
 	listener, err := net.Listen("tcp", address)

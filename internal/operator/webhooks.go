@@ -128,14 +128,27 @@ func newWebhookServer(process config.Process, families []servedFamily, log logr.
 		address: process.WebhookBindAddress, handlers: webhook.NewServer(webhook.Options{}), log: portLog(log, "webhooks"),
 		opened: make(chan struct{}),
 	}
-	s.handlers.Register("/", &admission.Webhook{Handler: admission.HandlerFunc(admit)})
+	s.register("/", &admission.Webhook{Handler: admission.HandlerFunc(admit)})
 	for _, f := range families {
 		for _, w := range f.Webhooks {
 			s.needed = true
-			s.handlers.Register(w.Path, w.Handler(f.dependencies))
+			s.register(w.Path, w.Handler(f.dependencies))
 		}
 	}
 	return s
+}
+
+// register lets a webhook log nothing about requests that are none: each client that reaches the port could fill the log.
+func (s *webhookServer) register(path string, handler http.Handler) {
+	if w, ok := handler.(*admission.Webhook); ok {
+		w.LogConstructor = func(log logr.Logger, request *admission.Request) logr.Logger {
+			if request == nil {
+				return logr.Discard()
+			}
+			return admission.DefaultLogConstructor(log, request)
+		}
+	}
+	s.handlers.Register(path, handler)
 }
 
 // admit is for objects of families that are not enabled.
@@ -164,7 +177,7 @@ func (s *webhookServer) Start(ctx context.Context) error {
 	}
 	server, listener := ports.NewServer(listener, ports.Options{
 		Handler: s.handlers.WebhookMux(), TLS: &tls.Config{GetCertificate: s.certificate, MinVersion: tls.VersionTLS12},
-		TrustRequests: true, Log: s.log,
+		Anonymous: true, Log: s.log,
 	})
 	// Connections are accepted from here on, because the listener queues them.
 	s.served.Store(true)

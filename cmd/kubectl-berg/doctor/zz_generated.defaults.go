@@ -64,7 +64,7 @@ var Defaults = map[string]string{
 	"CLUSTER_ROLE_NAME":                     "quix-platform-account-role",
 	"DEPLOYMENT_RESULT_TIME":                "10m",
 	"ENABLED_APIS":                          "",
-	"ENVIRONMENT_POD_SECURITY":              "",
+	"ENVIRONMENT_POD_SECURITY":              "baseline",
 	"ENVIRONMENT_REGEX":                     "",
 	"GATEWAY_DATAPLANE_NAMESPACES":          "",
 	"GATEWAY_NAME":                          "berg-gateway",

@@ -12,7 +12,9 @@ import (
 )
 
 // aboutFiles are names of files that describe a challenge to players, as ctfcli and the tools of events have them.
-var aboutFiles = []string{"challenge.yml", "challenge.yaml"}
+var aboutFiles = []string{
+	"challenge.yml", "challenge.yaml", "challenge.json", "ctfcli.yaml", "ctfcli.yml", "chall.yml", "chall.yaml", "info.yml", "info.yaml", "metadata.yml", "metadata.yaml",
+}
 
 // about is what such a file says.
 type about struct {
@@ -22,7 +24,7 @@ type about struct {
 
 // Fields of these files that are carried over, or say nothing about a Challenge.
 var aboutFields = []string{
-	"name", "author", "authors", "category", "categories", "description", "value", "flag", "flags", "tags", "type", "image", "connection_info", "protocol",
+	"name", "author", "authors", "category", "categories", "description", "value", "flag", "flags", "tags", "type", "image", "connection_info", "protocol", "container",
 	"host", "version", "state", "visible", "id", "deploy", "provide", "containers", "expose", "difficulty",
 }
 
@@ -123,6 +125,15 @@ func (d *draft) describe(a *about) {
 			lost("value", value, "the platform calculates scores that change: configure them there")
 		}
 	}
+	switch info := fieldText(a.root, "connection_info"); {
+	case sshCommand.MatchString(info):
+		spec.ConnectionInfo = sshHost.ReplaceAllString(sshPort.ReplaceAllString(info, " -p {port}"), "${1}@{host}")
+		if !strings.Contains(spec.ConnectionInfo, "{port}") {
+			spec.ConnectionInfo = sshCommand.ReplaceAllString(spec.ConnectionInfo, "ssh -p {port} ")
+		}
+	case info != "" && !plainAddress.MatchString(info):
+		lost("connection_info", info, "players see the addresses of the instance: if they need more, such as a password, write connectionInfo")
+	}
 	flags := fieldTexts(a.root, "flag", "flags")
 	for _, key := range []string{"flags", "flag"} {
 		list := yamlnode.Target(yamlnode.Child(a.root, key))
@@ -142,15 +153,25 @@ func (d *draft) describe(a *about) {
 			lost("flags", "", "a Challenge has one flag, and the first one is kept")
 		}
 	}
+	if container := yamlnode.Child(a.root, "container"); yamlnode.Child(container, "exposePort") != nil {
+		d.container = container
+		d.otherFieldsAs(&service{name: d.challenge.Name}, a.file, container, []string{"exposePort", "flagTemplate", "containerImage", "memoryLimit", "cpuCount"}, func(string) string { return "a Challenge has no such field" })
+	}
 	for _, key := range []string{"containers", "expose"} {
 		if node := yamlnode.Child(a.root, key); node != nil {
-			lost(key, sourceText(node), "is not understood: containers and ports are those of the other files in the folder")
+			lost(key, sourceText(node), "is left out: containers and ports are those of "+d.file)
 		}
 	}
-	d.otherFieldsAs(&service{name: d.challenge.Name, node: a.root}, a.file, a.root, aboutFields, "is no field of a Challenge: configure it in the platform")
+	d.otherFieldsAs(&service{name: d.challenge.Name, node: a.root}, a.file, a.root, aboutFields, func(string) string { return "is no field of a Challenge: configure it in the platform" })
 }
 
 var (
+	// sshCommand, sshPort and sshHost match the parts of a command for players, and plainAddress an address without words.
+	sshCommand   = regexp.MustCompile(`\bssh\s+`)
+	sshPort      = regexp.MustCompile(`\s-p\s*\d+`)
+	sshHost      = regexp.MustCompile(`([\w.-]+)@[\w.-]+`)
+	plainAddress = regexp.MustCompile(`^(?:(?:nc|ncat|netcat|telnet|socat|openssl)(?:\s+\S+){1,8}|\S+)$`)
+
 	saysTLS  = regexp.MustCompile(`(?i)\b(?:n?cat|socat)\b.*\b(?:ssl|tls|openssl)\b|openssl s_client`)
 	saysTCP  = regexp.MustCompile(`(?i)^(?:tcp$|tcp://)|\b(?:nc|ncat|netcat|telnet|socat)\s`)
 	saysHTTP = regexp.MustCompile(`(?i)^https?(?:$|://)|\bhttps?://`)
@@ -158,12 +179,15 @@ var (
 
 // reach says how players reach a port of which no other file says it.
 func (d *draft) reach(p port) port {
-	if d.about == nil || p.udp || p.http || p.tcp || p.tls {
+	if d.about == nil || p.udp || p.http || p.tls {
 		return p
 	}
 	for _, key := range []string{"connection_info", "protocol", "description"} {
 		value := fieldText(d.about.root, key)
 		p.tls = saysTLS.MatchString(value)
+		if p.tcp && !p.tls {
+			continue // a proxy in front of it may end TLS
+		}
 		p.http = !p.tls && saysHTTP.MatchString(value) && key != "description"
 		p.tcp = !p.tls && !p.http && saysTCP.MatchString(value)
 		if p.tls || p.http || p.tcp {

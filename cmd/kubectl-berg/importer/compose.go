@@ -16,6 +16,7 @@ import (
 	"github.com/sirupsen/logrus"
 	yamlv3 "go.yaml.in/yaml/v3"
 
+	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
 	"github.com/bergctf/berg-operator/cmd/kubectl-berg/lint"
 	"github.com/bergctf/berg-operator/cmd/kubectl-berg/localfile"
 	"github.com/bergctf/berg-operator/cmd/kubectl-berg/yamlnode"
@@ -31,13 +32,18 @@ func (out *Result) compose(file string, extraFiles []string, content []byte, o O
 		return fmt.Errorf("%s: must be YAML: %s", file, lint.FormatYAMLError(err))
 	}
 	if root == nil {
-		return fmt.Errorf("%s: is empty", file)
+		return fmt.Errorf("%s: %w", file, errEmpty)
 	}
 	if root.Kind != yamlv3.MappingNode {
 		return fmt.Errorf("%s: must be a compose file: it is no YAML mapping", file)
 	}
 	if yamlnode.Child(root, "services") == nil {
-		if !firstFormat(root) {
+		switch kind := fieldText(root, "kind"); {
+		case strings.HasPrefix(fieldText(root, "apiVersion"), bergv1.GroupVersion.Group+"/"):
+			return fmt.Errorf("%s: is a %s already: check it with kubectl berg lint -f", file, kind)
+		case kind != "" && fieldText(root, "apiVersion") != "":
+			return fmt.Errorf("%s: must be a compose file: it is an object of Kubernetes of kind %s", file, kind)
+		case !firstFormat(root):
 			return fmt.Errorf("%s: must be a compose file: it has no services. To import the compose file or Dockerfile next to it, name the folder", file)
 		}
 		content = []byte("services:\n  " + strings.ReplaceAll(strings.ReplaceAll(string(content), "\r", ""), "\n", "\n  "))
@@ -79,7 +85,7 @@ func (out *Result) compose(file string, extraFiles []string, content []byte, o O
 		return fmt.Errorf("%s: %w", file, err)
 	}
 	if len(project.Services) == 0 {
-		return fmt.Errorf("%s: must be a compose file: it has no services", file)
+		return fmt.Errorf("%s: %w", file, errNoServices)
 	}
 	groups := d.compose(project, yamlnode.Child(root, "services"), &l)
 	for _, name := range slices.Sorted(maps.Keys(l.unset)) {
@@ -99,6 +105,9 @@ func (out *Result) compose(file string, extraFiles []string, content []byte, o O
 	}
 	return nil
 }
+
+// errNoServices means that a compose file starts nothing.
+var errNoServices = errors.New("must be a compose file: it has no services")
 
 // firstFormat reports whether a file has the format of the first version of compose: services without a key above them.
 func firstFormat(root *yamlv3.Node) bool {

@@ -16,6 +16,7 @@
 //	draft.go       a Challenge on its way: names, images, types of ports, notes
 //	dockerfile.go  instructions of a Dockerfile, as BuildKit parses them
 //	program.go     the program of an image, its files and its ports
+//	ports.go       types and names of ports
 //	jail.go        whether programs make namespaces
 //	flag.go        the flag of a program
 //	flagpath.go    whether the path of the flag is certain

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"fmt"
 	"maps"
-	"path"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -65,6 +64,8 @@ type draft struct {
 	root *yamlv3.Node
 	// about describes the challenge to players, nil if no file does.
 	about *about
+	// container is what a file of GZCTF says of the container, nil if there is none.
+	container *yamlv3.Node
 }
 
 // note is about a key of a service, or of the file if s is nil.
@@ -103,7 +104,10 @@ func folderName(file string) string {
 	if err != nil {
 		return ""
 	}
-	for slices.Contains(genericFolders, strings.ToLower(filepath.Base(cleaned))) && len(filepath.Dir(cleaned)) > 1 {
+	generic := func(name string) bool {
+		return dnsName(name, 63) == "" || slices.Contains(genericFolders, strings.ToLower(name))
+	}
+	for generic(filepath.Base(cleaned)) && len(filepath.Dir(cleaned)) > 1 {
 		cleaned = filepath.Dir(cleaned)
 	}
 	return filepath.Base(cleaned)
@@ -246,124 +250,19 @@ func (d *draft) sameBuild(s *service) *service {
 	return nil
 }
 
-// portsOfImages are the ports of well-known programs.
-var portsOfImages = map[string]int32{
-	"nginx": 80, "nginx-unprivileged": 8080, "httpd": 80, "caddy": 80, "traefik": 80, "wordpress": 80, "phpmyadmin": 80, "haproxy": 80,
-	"tomcat": 8080, "mysql": 3306, "mariadb": 3306, "percona": 3306, "postgres": 5432, "postgis": 5432, "mongo": 27017, "redis": 6379,
-	"redis-stack": 6379, "valkey": 6379, "keydb": 6379, "memcached": 11211, "rabbitmq": 5672, "elasticsearch": 9200, "opensearch": 9200,
-	"minio": 9000, "jail": 5000, "nsjail": 1337, "chrome": 3000, "browserless": 3000, "couchdb": 5984, "neo4j": 7474, "ldap": 389, "openldap": 389,
-	"vault": 8200, "consul": 8500, "etcd": 2379, "kafka": 9092, "zookeeper": 2181, "nats": 4222, "clickhouse-server": 8123,
-	"mailhog": 1025, "mailpit": 1025, "gitea": 3000, "grafana": 3000, "prometheus": 9090, "standalone-chrome": 4444, "whoami": 80,
-}
-
-// imagePort is the port on which an image listens, 0 if nothing is known.
-func imagePort(reference string) int32 {
-	name, _, _ := strings.Cut(reference, "@")
-	base := path.Base(name)
-	base, tag, _ := strings.Cut(base, ":")
-	if base == "php" && strings.Contains(tag, "apache") {
-		return 80
-	}
-	return portsOfImages[base]
-}
-
-var (
-	httpNumbers = []int32{
-		80, 81, 88, 3000, 3001, 4000, 4200, 4567, 5000, 5001, 5173, 8000, 8001, 8002, 8008, 8080, 8081, 8082, 8083, 8088, 8090, 8888, 9000, 9090,
-	}
-	tlsNumbers = []int32{443, 8443, 4443}
-	// databases speak no HTTP, and players hardly reach them.
-	databases = []int32{3306, 5432, 27017, 6379, 11211, 5672, 9200, 2379, 9092, 2181, 389}
-
-	speaksTCP = regexp.MustCompile(`socat|xinetd|ynetd|\bncat\b|tcpserver|\bpwn\b|\bnc -l`)
-	speaksWeb = regexp.MustCompile(`nginx|httpd|apache|caddy|traefik|\bphp\b|wordpress|gunicorn|uwsgi|uvicorn|flask|fastapi|django|express|tomcat|jetty|` +
-		`spring|\bnext\b|npm|yarn|pnpm|\bbun\b|\bdeno\b|\bnode\b|node:|rails|\bpuma\b|streamlit|http\.server|php -s|waitress|hypercorn|aiohttp|sanic|whoami`)
-	isBrowser = regexp.MustCompile(`puppeteer|playwright|selenium|chromium|\bchrome\b|chromedriver|geckodriver|firefox|browserless|xss-?bot|admin-?bot`)
-)
-
-func (s *service) text() string { return strings.ToLower(s.named) + "\n" + s.image.text() }
-
-// web reports whether a port speaks HTTP, as far as its service shows it.
-func (s *service) web(p port) bool {
-	text := s.text()
-	switch {
-	case p.udp || slices.Contains(databases, p.number) || p.number == 22 || p.number == 2222:
-		return false
-	case p.http || p.host == 80 || p.host == 443:
-		return true
-	case p.tcp || p.tls || s.isJail() || speaksTCP.MatchString(text):
-		return false
-	}
-	for _, line := range s.check.or(s.image.check).test {
-		if strings.Contains(line, "http://") {
-			return true
-		}
-	}
-	return slices.Contains(httpNumbers, p.number) || speaksWeb.MatchString(text)
-}
-
-// portType returns the type of a port for players, and its application protocol.
-func (s *service) portType(p port, players bool) (bergv1.PortType, string) {
-	protocol := ""
-	switch {
-	case p.http: // the author says so, also at 8443
-		protocol = "http"
-	case p.tls && players:
-		return bergv1.PublicTLSRoute, ""
-	case p.tcp && players && p.number != 22 && p.number != 2222:
-	case !p.udp && slices.Contains(tlsNumbers, p.number):
-		protocol = "https"
-	case !p.udp && (p.number == 22 || p.number == 2222):
-		protocol = "ssh"
-	case s.web(p):
-		protocol = "http"
-	}
-	switch {
-	case !players:
-		return bergv1.InternalPort, protocol
-	case protocol == "https":
-		return bergv1.PublicTLSRoute, protocol
-	case protocol == "http":
-		return bergv1.PublicHTTPRoute, protocol
-	default:
-		return bergv1.PublicPort, protocol
-	}
-}
-
-// namePorts gives ports names whose variables no other port and no variable of an author has.
-func (d *draft) namePorts(s *service, made []bergv1.Port) {
-	for i := range made {
-		name := s.container.Hostname
-		if len(made) > 1 {
-			name = fmt.Sprintf("%s-%d", name, made[i].Port)
-		}
-		if made[i].Protocol == "udp" && len(made) > 1 {
-			name += "-udp"
-		}
-		variable := rules.EndpointVariable(name)
-		taken := slices.ContainsFunc(d.services, func(other *service) bool {
-			_, used := other.container.Environment[variable]
-			return used || slices.ContainsFunc(other.container.Ports, func(p bergv1.Port) bool { return rules.EndpointVariable(p.Name) == variable })
-		})
-		if !taken {
-			made[i].Name = name
-		}
-	}
-}
-
 // otherFields lists the fields of an object that a Challenge does not have.
 func (d *draft) otherFields(s *service, node *yamlv3.Node, known []string) {
-	d.otherFieldsAs(s, d.file, node, known, "a Challenge has no such field")
+	d.otherFieldsAs(s, d.file, node, known, func(key string) string { return cmp.Or(reasons[key], "a Challenge has no such field") })
 }
 
 // otherFieldsAs lists them for a file, in other words.
-func (d *draft) otherFieldsAs(s *service, file string, node *yamlv3.Node, known []string, message string) {
+func (d *draft) otherFieldsAs(s *service, file string, node *yamlv3.Node, known []string, message func(key string) string) {
 	if node = yamlnode.Target(node); node == nil || node.Kind != yamlv3.MappingNode {
 		return
 	}
 	for i := 0; i+1 < len(node.Content); i += 2 {
 		if key := node.Content[i].Value; !slices.Contains(known, key) {
-			n := d.note(s, key, sourceText(node.Content[i+1]), message)
+			n := d.note(s, key, sourceText(node.Content[i+1]), message(key))
 			n.File, n.Line = file, node.Content[i].Line
 			d.result.Lost = append(d.result.Lost, n)
 		}
@@ -412,6 +311,13 @@ var reasons = map[string]string{
 	"runtime":           "set runtimeClassName to a RuntimeClass of the cluster",
 	"post_start":        "put it into the program of the image",
 	"pre_stop":          "containers end immediately",
+	"cpu_count":         "means something on Windows only: write cpus",
+	"replicas":          "a container runs once in each instance",
+	"initContainers":    "all containers start together: let the image or the entrypoint do its work",
+	"securityContext":   "the operator sets it: a container may ask for additionalCapabilities and sandbox",
+	"nodeSelector":      "the administrator chooses the nodes of challenges",
+	"tolerations":       "the administrator chooses the nodes of challenges",
+	"affinity":          "the administrator chooses the nodes of challenges",
 }
 
 // isSysAdmin reports whether a capability is SYS_ADMIN, which jails ask for, or ALL.

@@ -3,6 +3,8 @@ package importer
 import (
 	"errors"
 	"io/fs"
+	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/bergctf/berg-operator/cmd/kubectl-berg/localfile"
@@ -93,4 +95,38 @@ const standardInput = "standard input"
 var asideFolders = []string{
 	"attachment", "attachments", "dist", "distribute", "download", "downloads", "handout", "handouts", "publish", "public", "release",
 	"debug", "example", "examples", "exploit", "healthcheck", "poc", "sol", "solution", "solutions", "solve", "solver", "test", "tests", "writeup", "writeups",
+}
+
+// maxDepth is the depth to which a copied folder is searched for flags.
+const maxDepth = 3
+
+// sources are endings of files in which authors write flags.
+var sources = []string{".c", ".cpp", ".cs", ".go", ".html", ".java", ".js", ".php", ".pl", ".py", ".rb", ".rs", ".sage", ".sh", ".sql", ".ts"}
+
+// below are files in a folder that a function accepts, the highest first, without those for players and solvers.
+func (f *files) below(folder string, accept func(name string) bool) (out []string) {
+	if !f.isFolder(folder) {
+		return nil
+	}
+	if target, err := filepath.EvalSymlinks(folder); err == nil {
+		folder = target // WalkDir does not follow a link
+	}
+	err := filepath.WalkDir(folder, func(file string, entry fs.DirEntry, err error) error {
+		rel, relErr := filepath.Rel(folder, file)
+		switch {
+		case err != nil || relErr != nil || rel == ".":
+			return nil //nolint:nilerr // an unreadable file has no flag
+		case entry.IsDir() && (strings.HasPrefix(entry.Name(), ".") || entry.Name() == "node_modules" ||
+			slices.Contains(asideFolders, strings.ToLower(entry.Name())) || strings.Count(rel, string(filepath.Separator)) >= maxDepth-1):
+			return fs.SkipDir
+		case entry.Type().IsRegular() && accept(filepath.ToSlash(rel)):
+			out = append(out, filepath.ToSlash(rel))
+		}
+		return nil
+	})
+	if err != nil {
+		return nil
+	}
+	slices.SortStableFunc(out, func(a, b string) int { return strings.Count(a, "/") - strings.Count(b, "/") })
+	return out
 }

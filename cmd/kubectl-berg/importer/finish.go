@@ -25,6 +25,7 @@ func (out *Result) draft(file, name string, o Options) *draft {
 
 // finish chooses defaults where the files are silent, and adds the Challenge to the result.
 func (d *draft) finish() error {
+	d.uniqueName()
 	for _, s := range d.services {
 		s.image.runAs(s.container)
 		s.container.Hostname = d.hostname(s.name)
@@ -69,6 +70,25 @@ func (d *draft) finish() error {
 	}
 	d.result.Challenges = append(d.result.Challenges, *d.challenge)
 	return nil
+}
+
+// uniqueName gives a Challenge the name of the folder above as well if an earlier one has its name.
+func (d *draft) uniqueName() {
+	taken := func(name string) bool {
+		return slices.ContainsFunc(d.result.Challenges, func(c bergv1.Challenge) bool { return c.Name == name })
+	}
+	if !taken(d.challenge.Name) {
+		return
+	}
+	folder, name := folderName(d.file), d.challenge.Name
+	if file, err := filepath.Abs(d.file); err == nil {
+		above := file[:max(0, strings.LastIndex(file, string(filepath.Separator)+folder+string(filepath.Separator)))]
+		d.challenge.Name = cmp.Or(dnsName(filepath.Base(above)+"-"+name, 63), name)
+	}
+	for n := 2; taken(d.challenge.Name); n++ {
+		d.challenge.Name = fmt.Sprintf("%s-%d", dnsName(name, 60), n)
+	}
+	d.chosen(nil, "name", d.challenge.Name, "another Challenge is called "+name)
 }
 
 // choosePorts says who reaches each port, and how.
@@ -163,6 +183,12 @@ func (d *draft) suit(s *service) {
 				d.chosen(s, "connectAtStart", "false", program+" ends after one connection, and players wait until it is started again: "+change+", and remove this field")
 			}
 		}
+	}
+	if slices.ContainsFunc(s.image.bases, func(name string) bool { return strings.Contains(name, "windows/") }) {
+		d.lost(s, "build", s.image.bases[0], "is an image for Windows, and nodes of challenges run Linux: write a Dockerfile for Linux")
+	}
+	if s.jail && !s.startsJail() && !isBrowser.MatchString(text) {
+		d.lost(s, "privileged", "", "becomes sandbox: nested, which allows namespaces alone: no device, kernel module, kernel parameter or firewall of the node")
 	}
 	if s.isJail() {
 		if !d.options.Allowed.NestedSandbox {

@@ -3,12 +3,12 @@ package importer
 import (
 	"cmp"
 	"fmt"
-	"io/fs"
 	"maps"
 	"path"
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 
 	"k8s.io/utils/ptr"
@@ -21,11 +21,13 @@ import (
 var (
 	flagName  = regexp.MustCompile(`(?i)(^|[_-])flag([_-]?(value|text|string|content|\d))?$`)
 	flagFile  = regexp.MustCompile(`(?i)^(?:the[_-]?)?flag(?:[_-]?\d+|[_-][0-9a-f]{6,}|[_.-][\w.-]*\.txt)?(?:\.txt)?$`)
-	flagShape = regexp.MustCompile(`^([A-Za-z0-9_-]+)\{.*\}$`)
+	flagShape = regexp.MustCompile(`^([^\s{}"'$]{1,32})\{.*\}$`)
 	// wholeFlag is a text that is a flag, in a variable of any name.
 	wholeFlag = regexp.MustCompile(`(?i)^[a-z0-9_]*(?:ctf|flag)[a-z0-9_]*\{[^{}]+\}$`)
-	// readsFlag matches the ways in which scripts and programs read a variable.
-	readsFlag = regexp.MustCompile(`(?:\$\{?|process\.env\.|process\.env\[["']|environ\[["']|environ\.get\(["']|getenv\(["']|Getenv\("|ENV\[["'])(\w*(?:FLAG|flag)\w*)`)
+	// readsFlag matches the ways in which programs read a variable, and shellReads those of scripts for a shell.
+	readsFlag = regexp.MustCompile(`(?:\benv\.|\benv\[["']|\benv(?:\.get|::var)\(["']|environ\[["']|environ\.get\(["']|getenv\(["']|(?:Getenv|LookupEnv)\("|ENV\[["']|ENV\.fetch\(["'])(\w*(?:FLAG|flag)\w*)|` +
+		`\{[^{}]*?\b(\w*FLAG\w*)\b[^{}]*\}\s*=\s*process\.env\b`)
+	shellReads = regexp.MustCompile(`\$\{?(\w*(?:FLAG|flag)\w*)`)
 )
 
 // isFlagFile reports whether a file has the flag, by its name. Sources and programs have other endings.
@@ -37,13 +39,26 @@ var pathShape = regexp.MustCompile(`^(?:file://|https?://|[A-Za-z]:\\|~|\$|\.{0,
 // isPath reports whether the value of a variable names a file.
 func isPath(value string) bool { return !strings.Contains(value, "{") && pathShape.MatchString(value) }
 
+// aboutFlags matches variables that say something of flags, and false flags.
+var aboutFlags = regexp.MustCompile(`(?i)(?:format|regexp?|pattern|prefix|suffix|wrapper|length|len|hash|sha\d*|md5)$|(?:^|_)(?:fake|decoy|dummy)_?flag`)
+
+// isFlagPattern reports whether a value describes flags, as in flag{.*}.
+func isFlagPattern(value string) bool {
+	return strings.HasSuffix(value, "}") && (strings.Contains(value, "...") || strings.Contains(value, ".*") || strings.Contains(value, ".+") || strings.Contains(value, `\w`) || strings.Contains(value, "{["))
+}
+
 // flagVariable picks the variable with the flag: FLAG, then a variable with such a name, then a variable whose value is
 // a flag.
 func flagVariable(environment map[string]string) string {
-	names := slices.DeleteFunc(slices.Sorted(maps.Keys(environment)), func(name string) bool { return isPath(environment[name]) })
+	names := slices.DeleteFunc(slices.Sorted(maps.Keys(environment)), func(name string) bool {
+		return isPath(environment[name]) || isFlagPattern(environment[name]) || aboutFlags.MatchString(name)
+	})
 	for _, isFlag := range []func(string) bool{
 		func(name string) bool { return name == "FLAG" },
 		flagName.MatchString,
+		func(name string) bool {
+			return strings.Contains(strings.ToLower(name), "flag") && flagShape.MatchString(environment[name])
+		},
 		func(name string) bool { return wholeFlag.MatchString(environment[name]) },
 	} {
 		if index := slices.IndexFunc(names, isFlag); index >= 0 {
@@ -64,14 +79,33 @@ func (i image) variableWritten() (name string, source string) {
 		}
 		for _, found := range writesFlag.FindAllStringSubmatch(f.text, -1) {
 			file := path.Base(found[2])
-			assigned := regexp.MustCompile(`(?m)(?:^|[\s;])` + found[1] + `=(.*)$`).FindStringSubmatch(f.text)
-			itself := assigned == nil || strings.Contains(assigned[1], "$"+found[1]) || strings.Contains(assigned[1], "{"+found[1])
-			if (isFlagFile(file) || partOfName.MatchString(file)) && itself {
+			if (isFlagFile(file) || partOfName.MatchString(file)) && !f.assigns(found[1]) {
 				return found[1], cmp.Or(f.name, "the command")
 			}
 		}
 	}
 	return "", ""
+}
+
+// assigns reports whether a script for a shell gives a variable another value, such as a random part of a name.
+func (f startFile) assigns(name string) bool {
+	assigned := regexp.MustCompile(`(?m)(?:^|[\s;])` + name + `=(.*)$`).FindStringSubmatch(f.text)
+	return assigned != nil && !strings.Contains(assigned[1], "$"+name) && !strings.Contains(assigned[1], "{"+name)
+}
+
+// readVariable returns the variable from which a program reads the flag, "" if there is none.
+func (f startFile) readVariable() string {
+	reads, shell := readsFlag, isShell(f)
+	if shell {
+		reads = shellReads
+	}
+	for _, found := range reads.FindAllStringSubmatch(f.text, -1) {
+		name := strings.Join(found[1:], "")
+		if flagName.MatchString(name) && !aboutFlags.MatchString(name) && (!shell || !f.assigns(name)) {
+			return name
+		}
+	}
+	return ""
 }
 
 // sharedText matches a flag anywhere in a text, and withDefault a line in which it is the default of a variable.
@@ -102,8 +136,13 @@ func (d *draft) sharedFlags(s *service) {
 	if shared(strings.Join(s.container.Args, " ")) {
 		note("command", sourceText(yamlnode.Child(s.node, "command")))
 	}
+	if program := strings.Join(s.image.program(), " "); len(s.container.Command)+len(s.container.Args) == 0 && shared(program) {
+		n := d.note(s, "flag", cmp.Or(sharedText.FindString(program), flag), "is a flag that all players share, in ENTRYPOINT or CMD: let the program read that of the instance")
+		n.File = cmp.Or(s.image.file, n.File)
+		d.result.Lost = append(d.result.Lost, n)
+	}
 	texts := s.image.named(s.image.program())
-	if s.container.DynamicFlag == nil && s.image.context != "" { // it is somewhere else
+	if (s.container.DynamicFlag == nil || len(texts) == 0) && s.image.context != "" { // it is somewhere else
 		texts = nil
 		for _, name := range s.image.files.below(s.image.context, func(name string) bool { return slices.Contains(sources, path.Ext(name)) }) {
 			texts = append(texts, startFile{name, s.image.files.small(filepath.Join(s.image.context, filepath.FromSlash(name)))})
@@ -113,7 +152,7 @@ func (d *draft) sharedFlags(s *service) {
 		number := 0
 		for line := range strings.Lines(f.text) {
 			number++
-			if found := sharedText.FindString(line); found != "" && !withDefault.MatchString(line) {
+			if found := sharedText.FindString(line); found != "" && !withDefault.MatchString(line) && !isFlagPattern(found) {
 				n := d.note(s, "flag", found, "is a flag that all players share: let the program read that of the instance")
 				n.File, n.Line = f.name, number
 				d.result.Lost = append(d.result.Lost, n)
@@ -152,6 +191,7 @@ func (d *draft) addFlag(s *service) {
 		}
 	}
 	d.flagThatIsRead(s)
+	d.nameUnset(s)
 	if found && c.DynamicFlag == nil {
 		s.question = ptr.To(d.note(s, "flag", open.text, "the path of the flag is not certain after this line"))
 		s.question.File, s.question.Line = s.image.file, open.number
@@ -172,8 +212,9 @@ func (d *draft) flagVariables(s *service) {
 		s.container.DynamicFlag = &bergv1.DynamicFlag{Env: &bergv1.FlagEnv{Name: name}}
 		name = flagVariable(values)
 	}
-	if name != "" {
+	for ; name != ""; name = flagVariable(values) {
 		d.lost(s, "environment", name, "a container gets the flag in one way: this variable keeps its value, for all players")
+		delete(values, name)
 	}
 }
 
@@ -193,56 +234,45 @@ func (d *draft) flagThatIsRead(s *service) {
 		d.chosen(s, "dynamicFlag", name, source+" writes this variable into the file with the flag: each instance gets its own")
 		return
 	}
-	for _, f := range s.image.named(s.image.program()) {
-		for _, found := range readsFlag.FindAllStringSubmatch(f.text, -1) {
-			if flagName.MatchString(found[1]) {
-				s.container.DynamicFlag = &bergv1.DynamicFlag{Env: &bergv1.FlagEnv{Name: found[1]}}
-				d.chosen(s, "dynamicFlag", found[1], f.name+" reads the flag from this variable: each instance gets its own")
-				return
-			}
+	files := s.image.programFiles()
+	if slices.ContainsFunc(d.services, func(other *service) bool { return other != s && other.image.context == s.image.context }) {
+		files = s.image.started() // others may be those of the other container
+	}
+	for _, f := range files {
+		if name := f.readVariable(); name != "" {
+			s.container.DynamicFlag = &bergv1.DynamicFlag{Env: &bergv1.FlagEnv{Name: name}}
+			d.chosen(s, "dynamicFlag", name, f.name+" reads the flag from this variable: each instance gets its own")
+			return
 		}
 	}
 }
 
-// maxDepth is the depth to which a copied folder is searched for flags.
-const maxDepth = 3
+// nameUnset names a variable from which a program reads a flag, where the container has the flag in a file.
+func (d *draft) nameUnset(s *service) {
+	for _, f := range s.image.named(s.image.program()) {
+		name := f.readVariable()
+		_, inFile := s.container.Environment[name]
+		_, inImage := s.image.env[name]
+		if flag := s.container.DynamicFlag; name != "" && !inFile && !inImage && flag != nil && flag.Content != nil {
+			d.result.Lost = append(d.result.Lost, d.scriptNote(s, f, name, "reads the flag from this variable, which is not set, since a container gets the flag in one way: write dynamicFlag: {env: {name: "+name+"}} in place of the file"))
+		}
+	}
+}
+
+// scriptNote is about a text in a file of the image.
+func (d *draft) scriptNote(s *service, f startFile, text, message string) Note {
+	n := d.note(s, "flag", text, message)
+	if before, _, found := strings.Cut(f.text, text); found && f.name != "" {
+		n.File, n.Line = f.name, 1+strings.Count(before, "\n")
+	}
+	return n
+}
 
 // flagsBelow are the files with flags in a folder, the highest first.
 func (f *files) flagsBelow(folder string) []string {
 	return f.below(folder, func(name string) bool {
 		return isFlagFile(name) && slices.Contains([]string{"", ".txt"}, path.Ext(name))
 	})
-}
-
-// sources are endings of files in which authors write flags.
-var sources = []string{".c", ".cpp", ".cs", ".go", ".html", ".java", ".js", ".php", ".pl", ".py", ".rb", ".rs", ".sage", ".sh", ".sql", ".ts"}
-
-// below are files in a folder that a function accepts, the highest first, without those for players and solvers.
-func (f *files) below(folder string, accept func(name string) bool) (out []string) {
-	if !f.isFolder(folder) {
-		return nil
-	}
-	if target, err := filepath.EvalSymlinks(folder); err == nil {
-		folder = target // WalkDir does not follow a link
-	}
-	err := filepath.WalkDir(folder, func(file string, entry fs.DirEntry, err error) error {
-		rel, relErr := filepath.Rel(folder, file)
-		switch {
-		case err != nil || relErr != nil || rel == ".":
-			return nil //nolint:nilerr // an unreadable file has no flag
-		case entry.IsDir() && (strings.HasPrefix(entry.Name(), ".") || entry.Name() == "node_modules" ||
-			slices.Contains(asideFolders, strings.ToLower(entry.Name())) || strings.Count(rel, string(filepath.Separator)) >= maxDepth-1):
-			return fs.SkipDir
-		case entry.Type().IsRegular() && accept(filepath.ToSlash(rel)):
-			out = append(out, filepath.ToSlash(rel))
-		}
-		return nil
-	})
-	if err != nil {
-		return nil
-	}
-	slices.SortStableFunc(out, func(a, b string) int { return strings.Count(a, "/") - strings.Count(b, "/") })
-	return out
 }
 
 // maxFlag is the size of the largest file that is read as a flag, in bytes.
@@ -324,6 +354,7 @@ func (d *draft) addFlags() error {
 		}
 		asked = nil
 	}
+	d.gzctf()
 	for _, s := range asked {
 		d.result.Questions = append(d.result.Questions, *s.question)
 	}
@@ -342,5 +373,37 @@ func (d *draft) flag(value string) {
 		if shape := flagShape.FindStringSubmatch(value); shape != nil {
 			d.challenge.Spec.FlagFormat = shape[1] + "{...}"
 		}
+	}
+}
+
+// gzctf carries over what a file of GZCTF says of the only container, where no other file says it.
+func (d *draft) gzctf() {
+	if d.container == nil || len(d.services) != 1 {
+		return
+	}
+	s := d.services[0]
+	if shape := flagShape.FindStringSubmatch(fieldText(d.container, "flagTemplate")); shape != nil && d.challenge.Spec.Flag == "" {
+		d.challenge.Spec.FlagFormat = shape[1] + "{...}"
+	}
+	if len(s.published) == 0 {
+		s.published, s.exposed = exposedPorts(fieldText(d.container, "exposePort")), nil
+	}
+	if s.container.ResourceLimits == nil {
+		number := func(key, format string, factor int) *bergv1.Amount {
+			n, err := strconv.Atoi(fieldText(d.container, key))
+			if err != nil || n <= 0 {
+				return nil
+			}
+			return ptr.To(bergv1.Amount(fmt.Sprintf(format, n*factor)))
+		}
+		// GZCTF counts tenths of a CPU and MiB.
+		limits := bergv1.Resources{CPU: number("cpuCount", "%dm", 100), Memory: number("memoryLimit", "%dMi", 1)}
+		if limits != (bergv1.Resources{}) {
+			s.container.ResourceLimits = &limits
+		}
+	}
+	if s.container.DynamicFlag == nil && s.question == nil && fieldText(d.container, "flagTemplate") != "" {
+		s.container.DynamicFlag = &bergv1.DynamicFlag{Env: &bergv1.FlagEnv{Name: "GZCTF_FLAG"}}
+		d.chosen(s, "dynamicFlag", "GZCTF_FLAG", "GZCTF gives the flag in this variable")
 	}
 }

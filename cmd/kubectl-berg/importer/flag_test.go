@@ -128,6 +128,29 @@ func TestTheAuthorSaysWhereTheFlagIs(t *testing.T) {
 	}
 }
 
+// The format of a flag has what stands before its braces.
+func TestTheFormatOfAFlag(t *testing.T) {
+	for flag, want := range map[string]string{"flag{x}": "flag{...}", ".;,;.{x}": ".;,;.{...}", "UIUC-CTF{x}": "UIUC-CTF{...}", "a b{x}": "", "{x}": "", "x": "", `{"a": {"b": 1}}`: ""} {
+		result, err := importFiles(t, map[string]string{"Dockerfile": "FROM debian\nCOPY flag.txt /\n", "flag.txt": flag}, importer.Options{})
+		if err != nil || result.Challenges[0].Spec.FlagFormat != want {
+			t.Errorf("%s: %+v, %v", flag, result.Challenges, err)
+		}
+	}
+}
+
+// A command of ssh becomes the text for players, with the address of the instance.
+func TestHowPlayersConnectWithSSH(t *testing.T) {
+	for info, want := range map[string]string{
+		"ssh -p 2222 ctf@a.example.com": "ssh -p {port} ctf@{host}", "ssh ctf@a.example.com (password ctf)": "ssh -p {port} ctf@{host} (password ctf)",
+		"ssh ctf@a.example.com -p 22": "ssh ctf@{host} -p {port}", "nc a.example.com 1337": "", "https://a.example.com/path": "",
+	} {
+		result, err := importFiles(t, map[string]string{"Dockerfile": "FROM debian\nEXPOSE 22\n", "challenge.yml": "name: a\ncategory: misc\nconnection_info: " + info + "\n"}, importer.Options{})
+		if err != nil || result.Challenges[0].Spec.ConnectionInfo != want || len(result.Lost) > 0 {
+			t.Errorf("%s: %+v, %v", info, result, err)
+		}
+	}
+}
+
 // Words in a flag, a path or a variable make no jail of a container.
 func TestAWordInAFlagMakesNoJail(t *testing.T) {
 	for dockerfile, jail := range map[string]bool{

@@ -16,7 +16,9 @@ var (
 	setsReaders = regexp.MustCompile(`^(?:chmod|chown|chgrp)\s`)
 	// readableMode is a mode with which all users can read a file.
 	readableMode = regexp.MustCompile(`^(?:chmod\s+(?:-\w+\s+)*)?(?:[0-7]?[0-7]{2}[4-7]|[ugo]*[ao]?\+[rx]+)\b`)
-	removes      = regexp.MustCompile(`^(?:mv|rm|shred|unlink)\s`)
+	// packs matches a program that puts files into an image of a disk or an archive, from which a virtual machine starts.
+	packs   = regexp.MustCompile(`\b(?:cpio|mksquashfs|mke2fs|mkfs\.\w+|genext2fs|xorriso|genisoimage|mkisofs)\b`)
+	removes = regexp.MustCompile(`^(?:mv|rm|shred|unlink)\s`)
 	// partOfName is the name of a flag with a part that only the build knows.
 	partOfName = regexp.MustCompile(`(?i)^flag[_-]?(?:[*{$].*)?$`)
 )
@@ -67,7 +69,7 @@ func (i *image) searchRuns() {
 				source := sourceLine{run.number, strings.TrimPrefix(f.name+": "+command, ": ")}
 				named, above := namesFlag(command), i.namesFolder(command)
 				switch {
-				case named && !setsReaders.MatchString(command), above && removes.MatchString(command):
+				case named && !setsReaders.MatchString(command), above && removes.MatchString(command), packs.MatchString(command) && len(i.flags()) > 0 && !strings.Contains(command, "install"):
 					i.unclear = append(i.unclear, source)
 				case (named || above) && strings.HasPrefix(command, "chmod") && !readableMode.MatchString(command):
 					i.restricted = append(i.restricted, source)

@@ -74,7 +74,7 @@ func Content(content []byte, o Options) (Result, error) {
 func (out *Result) file(path string, content []byte, o Options) error {
 	switch {
 	case len(bytes.TrimSpace(content)) == 0:
-		return fmt.Errorf("%s: is empty", path)
+		return fmt.Errorf("%s: %w", path, errEmpty)
 	case isDockerfile(filepath.Base(path)) || looksLikeDockerfile(content):
 		return out.dockerfiles([]string{path}, content, o)
 	case isKlodd(content):
@@ -95,13 +95,25 @@ func (out *Result) file(path string, content []byte, o Options) error {
 // checks are left out where there is anything else.
 func (out *Result) folder(path string, o Options) error {
 	var notUnderstood error
-	if file := out.challengeFile(path); file != "" {
+	if file := filepath.Join(path, "challenge.toml"); out.files.isFile(file) {
+		out.Lost = append(out.Lost, Note{File: file, Key: "file", Message: "is TOML, and is not read: write what it says of name, flag and ports into the Challenge"})
+	}
+	all := out.challengeFiles(path)
+	for n, file := range all {
 		before := *out
-		if notUnderstood = out.here(file, o); notUnderstood == nil || slices.Contains(composeFiles, filepath.Base(file)) {
+		notUnderstood = out.here(file, o)
+		isCompose := slices.Contains(composeFiles, filepath.Base(file))
+		if notUnderstood == nil {
+			for _, other := range all[n+1:] {
+				out.Lost = append(out.Lost, Note{File: other, Key: "file", Message: "is left out, since " + file + " is imported: import it by its name if it is the challenge"})
+			}
+			return nil
+		}
+		if isCompose && !errors.Is(notUnderstood, errEmpty) && !errors.Is(notUnderstood, errNoServices) {
 			return notUnderstood
 		}
 		*out = before
-		if out.findAbout(path) == nil { // otherwise its fields are named
+		if isCompose || out.findAbout(path) == nil { // otherwise its fields are named
 			out.Lost = append(out.Lost, Note{File: file, Key: "file", Message: "is not understood, and not imported: " + strings.TrimPrefix(oneLine(notUnderstood.Error()), file+": ")})
 		}
 	}
@@ -111,7 +123,9 @@ func (out *Result) folder(path string, o Options) error {
 	}
 	challenges, dockerfiles = out.withoutAside(path, challenges, dockerfiles)
 	if len(challenges) > 0 {
-		return out.each(path, challenges, dockerfiles, o)
+		if err := out.each(path, challenges, dockerfiles, o); len(dockerfiles) == 0 || !errors.Is(err, ErrNothing) {
+			return err
+		}
 	}
 	if len(dockerfiles) > 0 {
 		slices.Sort(dockerfiles)
@@ -141,12 +155,12 @@ func (out *Result) search(path string) (challenges, dockerfiles []string, err er
 		case entry.IsDir() && file != path && (strings.HasPrefix(entry.Name(), ".") || entry.Name() == "node_modules"):
 			return fs.SkipDir
 		case entry.IsDir() && file != path:
-			found := out.challengeFile(file)
-			if a := out.aboutIn(file); found == "" && a != nil {
-				found = a.file
+			found := out.challengeFiles(file)
+			if a := out.aboutIn(file); a != nil {
+				found = append(found, a.file)
 			}
-			if found != "" {
-				challenges = append(challenges, found)
+			if len(found) > 0 {
+				challenges = append(challenges, found[0])
 				return fs.SkipDir
 			}
 		case !entry.IsDir() && isDockerfile(entry.Name()):
@@ -195,28 +209,39 @@ func (out *Result) each(path string, challenges, dockerfiles []string, o Options
 	return nil
 }
 
-// isAside reports whether a file is in a folder below another one that holds no challenge itself.
+// isAside reports whether a file is in a folder below another one that holds no challenge itself, or is a Dockerfile with
+// the name of such a folder, as in Dockerfile.solve.
 func isAside(folder, file string) bool {
-	rel, err := filepath.Rel(folder, filepath.Dir(file))
-	return err == nil && slices.ContainsFunc(strings.Split(filepath.ToSlash(rel), "/"), func(name string) bool {
-		return slices.Contains(asideFolders, strings.ToLower(name))
-	})
+	rel, err := filepath.Rel(folder, file)
+	parts := strings.Split(strings.ToLower(filepath.ToSlash(rel)), "/")
+	last := len(parts) - 1
+	return err == nil && (slices.ContainsFunc(parts[:last], func(name string) bool { return slices.Contains(asideFolders, name) }) ||
+		slices.ContainsFunc(strings.FieldsFunc(parts[last], func(r rune) bool { return strings.ContainsRune("._-", r) }), func(word string) bool {
+			return isDockerfile(parts[last]) && (slices.Contains(asideFolders, word) || word == "builder" || word == "dev")
+		}))
 }
 
-// challengeFile returns the compose file of a folder, or a challenge of klodd, kCTF or rCTF; "" if it has none.
-func (out *Result) challengeFile(folder string) string {
-	for _, name := range composeFiles {
-		if out.files.isFile(filepath.Join(folder, name)) {
-			return filepath.Join(folder, name)
-		}
-	}
+// challengeFiles returns the files of a folder that are challenges, in the order in which they are tried. A challenge of
+// kCTF or rCTF says more than the compose file next to it, and that says more than one of klodd, which names no Dockerfile.
+func (out *Result) challengeFiles(folder string) (all []string) {
+	var last []string
 	for _, name := range []string{"challenge.yaml", "challenge.yml", "klodd.yaml", "klodd.yml"} {
 		file := filepath.Join(folder, name)
-		if content, err := out.files.Read(file); err == nil && (isKlodd(content) || isKCTF(content) || isRCDS(content)) {
-			return file
+		switch content, err := out.files.Read(file); {
+		case err != nil:
+		case isKlodd(content):
+			last = append(last, file)
+		case isKCTF(content) || isRCDS(content):
+			all = append(all, file)
 		}
 	}
-	return ""
+	for _, name := range composeFiles {
+		if file := filepath.Join(folder, name); out.files.isFile(file) {
+			all = append(all, file)
+			break
+		}
+	}
+	return append(all, last...)
 }
 
 // here imports the file of a folder, and the files that docker compose adds to it.

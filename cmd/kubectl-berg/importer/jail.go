@@ -10,7 +10,7 @@ import (
 )
 
 // jailProgram is a word of a command line that starts a jail, or installs one.
-var jailProgram = regexp.MustCompile(`^(?:nsjail|bwrap|bubblewrap|kctf_\w+)(?:\.git)?$`)
+var jailProgram = regexp.MustCompile(`^(?:nsjail|bwrap|bubblewrap|unshare|kctf_\w+)(?:\.git)?$`)
 
 // startsJail reports whether a command names the program of a jail. Texts that it prints do not count.
 func startsJail(text string) bool {
@@ -31,13 +31,16 @@ func isJailImage(reference string) bool {
 	if len(parts) > 1 {
 		owner = parts[len(parts)-2]
 	}
-	return last == "nsjail" || strings.HasPrefix(last, "nsjail-") || slices.Contains(parts, "kctf-docker") ||
+	return last == "nsjail" || last == "challenge-jail" || strings.HasPrefix(last, "nsjail-") || slices.Contains(parts, "kctf-docker") ||
 		last == "jail" && slices.Contains([]string{"pwn.red", "redpwn"}, owner)
 }
 
-// isJail reports whether the programs of a service make namespaces: by base images, commands and start scripts.
-func (s *service) isJail() bool {
-	if s.jail || isJailImage(s.named) || slices.ContainsFunc(s.image.bases, isJailImage) || s.image.jail {
+// isJail reports whether the programs of a service make namespaces, or may make them.
+func (s *service) isJail() bool { return s.jail || s.startsJail() }
+
+// startsJail reports whether the programs of a service make namespaces: by base images, commands and start scripts.
+func (s *service) startsJail() bool {
+	if isJailImage(s.named) || slices.ContainsFunc(s.image.bases, isJailImage) || s.image.jail {
 		return true
 	}
 	return startsJail(strings.Join(s.image.program(), " ")) ||
@@ -48,7 +51,7 @@ func (s *service) isJail() bool {
 func (d *draft) nameScripts(s *service) {
 	for _, f := range append([]startFile{{text: strings.Join(s.image.program(), " ")}}, s.image.named(s.image.program())...) {
 		if found := rules.BreaksFlag(f.text, s.container.DynamicFlag); found != "" {
-			d.lost(s, "flag", strings.TrimPrefix(f.name+": "+found, ": "), rules.BreaksFlagAdvice)
+			d.result.Lost = append(d.result.Lost, d.scriptNote(s, f, found, rules.BreaksFlagAdvice))
 		}
 		first, _, _ := strings.Cut(f.text, "\n")
 		switch {

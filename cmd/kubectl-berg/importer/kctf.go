@@ -66,15 +66,20 @@ const kctfMain = "challenge"
 // kctf imports a challenge of kCTF, whose image is built in the folder challenge.
 func (out *Result) kctf(file string, content []byte, o Options) error {
 	var k kctfChallenge
-	root, err := parseYAML(content)
+	documents, err := parseDocuments(content)
+	main := slices.IndexFunc(documents, func(each document) bool { return isKCTF(each.text) })
+	if err == nil && main < 0 {
+		_, err = parseYAML(content)
+		err = cmp.Or(err, ErrNothing)
+	}
 	if err == nil {
-		err = yaml.Unmarshal(content, &k)
+		err = yaml.Unmarshal(documents[main].text, &k)
 	}
 	if err != nil {
 		return fmt.Errorf("%s: must be a challenge of kCTF in YAML: %s", file, typeError(err))
 	}
 	d := out.draft(file, k.Metadata.Name, o)
-	spec := yamlnode.Child(root, "spec")
+	spec := yamlnode.Child(documents[main].root, "spec")
 	s := &service{name: d.challenge.Name, node: spec}
 	d.services = append(d.services, s)
 	d.kctfPod(k.Spec.PodTemplate.Template.Spec, yamlnode.Child(yamlnode.Child(yamlnode.Child(spec, "podTemplate"), "template"), "spec"))
@@ -94,6 +99,11 @@ func (out *Result) kctf(file string, content []byte, o Options) error {
 	if len(s.published) == 0 {
 		s.published = []port{{number: kctfPort, tcp: true}}
 	}
+	for n, other := range documents {
+		if n != main {
+			d.kctfRoute(s, other.root)
+		}
+	}
 	if k.Spec.PowDifficultySeconds > 0 {
 		d.lost(s, "powDifficultySeconds", fmt.Sprint(k.Spec.PowDifficultySeconds), "no proof of work is asked: each player has an instance of their own")
 	}
@@ -102,6 +112,24 @@ func (out *Result) kctf(file string, content []byte, o Options) error {
 	}
 	d.kctfRest(s, spec)
 	return d.finish()
+}
+
+// kctfRoute reads an object next to a challenge: a route says how players reach its port.
+func (d *draft) kctfRoute(s *service, root *yamlv3.Node) {
+	kind := fieldText(root, "kind")
+	if fieldText(root, "apiVersion") == "" || kind == "" {
+		return
+	}
+	web := slices.Contains([]string{"Ingress", "IngressRoute", "HTTPRoute"}, kind)
+	secure := kind == "TLSRoute" || kind == "IngressRouteTCP" && yamlnode.Child(yamlnode.Child(root, "spec"), "tls") != nil
+	message := "is left out: write its content into the Challenge, or into the image"
+	if (web || secure) && len(s.published) == 1 {
+		s.published[0].http, s.published[0].tls, s.published[0].tcp = web, secure, false
+		message = "is left out: the operator makes a route of the type of the port"
+	}
+	n := d.note(nil, "kind", kind+" "+fieldText(yamlnode.Child(root, "metadata"), "name"), message)
+	n.Line = yamlnode.Line(root, "kind")
+	d.result.Lost = append(d.result.Lost, n)
 }
 
 // kctfRest lists the fields of a spec that a Challenge does not have.

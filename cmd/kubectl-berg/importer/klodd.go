@@ -70,34 +70,21 @@ func oneOrMore[T any](data []byte, into *[]T) error {
 }
 
 func (out *Result) klodd(file string, content []byte, o Options) error {
-	decoder := yamlv3.NewDecoder(bytes.NewReader(content))
+	documents, err := parseDocuments(content)
+	if err != nil {
+		return fmt.Errorf("%s: %s", file, lint.FormatYAMLError(err))
+	}
 	found := false
-	for {
-		var document yamlv3.Node
-		if decoder.Decode(&document) != nil {
-			break
-		}
-		err := yamlnode.Check(&document)
-		var text []byte
-		if err == nil {
-			text, err = yamlv3.Marshal(&document)
-		}
-		if err != nil {
-			return fmt.Errorf("%s: %s", file, lint.FormatYAMLError(err))
-		}
+	for _, document := range documents {
 		var k kloddChallenge
-		if !isKlodd(text) {
+		if !isKlodd(document.text) {
 			continue
 		}
-		if err := yaml.Unmarshal(text, &k); err != nil {
+		if err := yaml.Unmarshal(document.text, &k); err != nil {
 			return fmt.Errorf("%s: must be a challenge of klodd in YAML: %s", file, typeError(err))
 		}
 		found = true
-		var spec *yamlv3.Node
-		if len(document.Content) > 0 {
-			spec = yamlnode.Child(document.Content[0], "spec")
-		}
-		if err := out.kloddOne(file, k, spec, o); err != nil {
+		if err := out.kloddOne(file, k, yamlnode.Child(document.root, "spec"), o); err != nil {
 			return err
 		}
 		o.Name = ""

@@ -28,6 +28,9 @@ func (l *composeLoader) lookup(name string) (string, bool) {
 		return value, true
 	}
 	value, ok := l.file[name]
+	if !ok && name == "COMPOSE_PROJECT_NAME" {
+		return l.challenge.Name, true
+	}
 	return value, ok
 }
 

@@ -1,6 +1,7 @@
 package importer
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -24,6 +25,33 @@ func parseYAML(content []byte) (*yamlv3.Node, error) {
 		return nil, nil
 	}
 	return root.Content[0], nil
+}
+
+// document is one of several in a file, with its text.
+type document struct {
+	root *yamlv3.Node
+	text []byte
+}
+
+// parseDocuments reads the documents of a file up to the first that is no YAML.
+func parseDocuments(content []byte) (all []document, err error) {
+	decoder := yamlv3.NewDecoder(bytes.NewReader(content))
+	for {
+		var node yamlv3.Node
+		if decoder.Decode(&node) != nil {
+			return all, nil //nolint:nilerr // the end, or a document after those that are read
+		}
+		if err := yamlnode.Check(&node); err != nil {
+			return nil, err
+		}
+		text, err := yamlv3.Marshal(&node)
+		if err != nil {
+			return nil, fmt.Errorf("yaml: %w", err)
+		}
+		if len(node.Content) > 0 {
+			all = append(all, document{node.Content[0], text})
+		}
+	}
 }
 
 // sourceText returns the words of the author, in one line.

@@ -6,6 +6,7 @@ import (
 	yamlv3 "go.yaml.in/yaml/v3"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/utils/ptr"
 
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
 	"github.com/bergctf/berg-operator/cmd/kubectl-berg/yamlnode"
@@ -23,13 +24,14 @@ var (
 // podContainer converts a container of a pod.
 func (d *draft) podContainer(s *service, c corev1.Container, node *yamlv3.Node) bergv1.Container {
 	out := bergv1.Container{Command: c.Command, Args: c.Args}
-	out.ReadinessProbe = d.podProbe(s, c, "readinessProbe", c.ReadinessProbe)
-	out.LivenessProbe = d.podProbe(s, c, "livenessProbe", c.LivenessProbe)
+	position := &service{name: s.name, node: node}
+	out.ReadinessProbe = d.podProbe(position, c, "readinessProbe", c.ReadinessProbe)
+	out.LivenessProbe = d.podProbe(position, c, "livenessProbe", c.LivenessProbe)
 	d.otherFields(s, node, podContainerFields)
 	d.otherFields(s, yamlnode.Child(node, "securityContext"), podSecurityFields)
 	for _, e := range c.Env {
 		if e.ValueFrom != nil {
-			d.lost(s, "env", e.Name, "has its value from another object: write the value")
+			d.lost(position, "env", e.Name, "has its value from another object: write the value")
 			continue
 		}
 		if out.Environment == nil {
@@ -39,23 +41,28 @@ func (d *draft) podContainer(s *service, c corev1.Container, node *yamlv3.Node) 
 	}
 	out.ResourceRequests, out.ResourceLimits = convertResources(c.Resources.Requests), convertResources(c.Resources.Limits)
 	if len(c.VolumeMounts) > 0 {
-		d.lost(s, "volumeMounts", c.VolumeMounts[0].MountPath, reasons["volumes"])
+		d.lost(position, "volumeMounts", c.VolumeMounts[0].MountPath, reasons["volumes"])
 	}
-	if security := c.SecurityContext; security != nil {
-		if security.Privileged != nil && *security.Privileged {
-			s.jail = true
-		}
-		if security.Capabilities != nil {
-			for _, name := range security.Capabilities.Add {
-				if isSysAdmin(string(name)) {
-					s.jail = true
-					continue
-				}
-				d.capability(s, &out, string(name))
-			}
-		}
-	}
+	d.security(s, position, &out, c.SecurityContext)
 	return out
+}
+
+// security carries over the rights that a container of a pod asks for.
+func (d *draft) security(s, position *service, c *bergv1.Container, security *corev1.SecurityContext) {
+	if security == nil {
+		return
+	}
+	s.jail = s.jail || ptr.Deref(security.Privileged, false)
+	if security.Capabilities == nil {
+		return
+	}
+	for _, name := range security.Capabilities.Add {
+		if isSysAdmin(string(name)) {
+			s.jail = true
+		} else {
+			d.capability(position, c, string(name))
+		}
+	}
 }
 
 // convertResources are the amounts that a Challenge knows, nil if there are none.

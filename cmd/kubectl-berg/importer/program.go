@@ -13,11 +13,18 @@ import (
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
 )
 
-var listenPort = regexp.MustCompile(`(?i)(?:tcp[46]?-l(?:isten)?:|--bind[ =]\S*:|-b[ =]?\S*:|--(?:port|listen)[ =]|--http(?:-socket)?[ =]\S*:|http\.server |(?:^|\s)-[a-z]*p[ =]?|` +
-	`(?:0\.0\.0\.0|\[::\]|\*):|\bn(?:et)?c(?:at)?\s(?:-[-\w]+\s)*|\btcpserver\s(?:-[a-zA-Z]+\s(?:\d+\s)?)*?[\d.]+\s)(\d{2,5})\b`)
+var listenPort = regexp.MustCompile(`(?i)(?:tcp[46]?-l(?:isten)?:|--bind[ =]\S*:|-b[ =]?\S*:|--(?:port|listen|bind)[ =]|--http(?:-socket)?[ =]\S*:|http\.server (?:-\S+[ =]\S+ )*|(?:^|\s)-[a-z]*p[ =]?|` +
+	`(?:0\.0\.0\.0|\[::\]|\*):|server\.port=|\bn(?:et)?c(?:at)?\s(?:-[-\w]+\s)*|\btcpserver\s(?:-[a-zA-Z]+\s(?:\d+\s)?)*?[\d.]+\s)(\d{2,5})\b`)
 
 // listenCall matches the ways in which programs name the port on which they listen.
-var listenCall = regexp.MustCompile(`(?i)(?:\blisten\(|\bport["']?\s*[=:]\s*|\|\|\s*|\bbind\(\(["'][^"']*["'],\s*)(\d{2,5})\b`)
+var listenCall = regexp.MustCompile(`(?i)(?:\blisten\(|\bport["']?\s*[=:]\s*|:port,\s*|\|\|\s*|\?\?\s*|PORT["'],\s*["']?|\b(?:bind|\w*Server)\(\(["'][^"']*["'],\s*|` +
+	`\b(?:bind|ListenAndServe\w*|net\.Listen\("tcp[46]?",\s*)\(?"[^"]*:|start_server\([^)]*?["'][\d.]*["'],\s*|\bport\s*=\s*["'][^"']*["'],\s*|\bhtons\()(\d{2,5})\b`)
+
+// listenLine matches the port in a file of a server, such as nginx.conf or Caddyfile.
+var listenLine = regexp.MustCompile(`(?im)^(?:.*[{;])?\s*(?:listen\s+(?:\S+:)?|port\s*[=:]\s*|http(?:-socket)?\s*=\s*\S*:)(\d{2,5})\b|^\S*:(\d{2,5})\s*\{`)
+
+// serverFile matches the name of a file that configures a server.
+var serverFile = regexp.MustCompile(`(?i)(?:^|[/.])(?:[\w.-]*nginx[\w.-]*|default\.conf|ports\.conf|httpd\.conf|Caddyfile|xinetd|[\w.-]*xinetd\S*|nsjail\.cfg)$|^/etc/(?:nginx|xinetd\.d)/`)
 
 // exposedPorts reads 80, 80/udp and 8000-8002.
 func exposedPorts(text string) (out []port) {
@@ -42,7 +49,7 @@ var portsOfPrograms = map[string]int32{
 	"gunicorn": 8000, "uvicorn": 8000, "hypercorn": 8000, "daphne": 8000, "runserver": 8000, "http.server": 8000, "flask": 5000, "quart": 5000,
 	"streamlit": 8501, "rails": 3000, "rackup": 9292, "sshd": 22, "ssh": 22, "nginx": 80, "apache2ctl": 80, "apachectl": 80, "apache2-foreground": 80,
 	"apache2": 80, "httpd": 80, "lighttpd": 80, "vsftpd": 21, "artisan": 8000, "sanic": 8000, "waitress-serve": 8080, "next": 3000, "anvil": 8545,
-	"ganache": 8545, "ynetd": 1024,
+	"ganache": 8545, "ynetd": 1024, "ttyd": 7681, "jupyter": 8888, "websockify": 6080,
 }
 
 // ports returns the ports that the image exposes. Without these it returns the ports in its arguments, of its program,
@@ -60,8 +67,13 @@ func (i image) ports() []port {
 			return exposedPorts(number)
 		}
 	}
-	for _, f := range i.named(i.program()) {
+	for _, f := range i.started() {
 		if found := listensOn(expand(f.text, i.env), listenPort, listenCall); found != nil {
+			return found
+		}
+	}
+	for _, text := range i.serverFiles() {
+		if found := listensOn(text, listenLine); found != nil {
 			return found
 		}
 	}
@@ -83,8 +95,102 @@ func (i image) ports() []port {
 			return []port{{number: p}}
 		}
 	}
-	return nil
+	if strings.Contains(i.source(), "sinatra") {
+		return []port{{number: 4567}}
+	}
+	return listensOn(i.source(), listenCall)
 }
+
+// started are the files that a command line starts, and those that its scripts for a shell start.
+func (i image) started() (all []startFile) {
+	for _, f := range i.named(i.program()) {
+		all = append(all, f)
+		if isShell(f) {
+			all = append(all, i.named(strings.Fields(f.text))...)
+		}
+	}
+	return all
+}
+
+// serverFiles are the texts of copied files that configure a server.
+func (i image) serverFiles() (all []string) {
+	for _, c := range i.copies {
+		names := []string{c.from}
+		if c.folder {
+			names = nil
+			for _, name := range i.files.below(filepath.Join(i.context, filepath.FromSlash(c.from)), serverFile.MatchString) {
+				names = append(names, path.Join(c.from, name))
+			}
+		}
+		for _, name := range names {
+			if name != "" && (serverFile.MatchString(c.from) || serverFile.MatchString(c.to) || c.folder) {
+				all = append(all, i.files.small(filepath.Join(i.context, filepath.FromSlash(name))))
+			}
+		}
+	}
+	return all
+}
+
+// commandLines are the command line of the image and its scripts for a shell.
+func (i image) commandLines() string {
+	all := []string{strings.Join(i.program(), " ")}
+	for _, f := range i.named(i.program()) {
+		if isShell(f) {
+			all = append(all, f.text)
+		}
+	}
+	return strings.ToLower(strings.Join(all, "\n"))
+}
+
+// maxSources is the number of files that are searched if the command line names none.
+const maxSources = 20
+
+// programFiles are the files that the image starts, or the sources in its context where the program is compiled or a server
+// finds them.
+func (i image) programFiles() []startFile {
+	all := i.started()
+	if len(all) > 0 || i.context == "" {
+		return all
+	}
+	names := i.files.below(i.context, func(name string) bool { return slices.Contains(sources, path.Ext(name)) && path.Ext(name) != ".sh" })
+	for _, name := range names[:min(len(names), maxSources)] {
+		all = append(all, startFile{name, i.files.small(filepath.Join(i.context, filepath.FromSlash(name)))})
+	}
+	return all
+}
+
+// source is the text of these files.
+func (i image) source() string {
+	var all []string
+	for _, f := range i.programFiles() {
+		all = append(all, f.text)
+	}
+	return strings.ToLower(strings.Join(all, "\n"))
+}
+
+// portsOfImages are the ports of well-known programs.
+var portsOfImages = map[string]int32{
+	"nginx": 80, "nginx-unprivileged": 8080, "httpd": 80, "caddy": 80, "traefik": 80, "wordpress": 80, "phpmyadmin": 80, "haproxy": 80,
+	"tomcat": 8080, "mysql": 3306, "mariadb": 3306, "percona": 3306, "postgres": 5432, "postgis": 5432, "mongo": 27017, "redis": 6379,
+	"redis-stack": 6379, "valkey": 6379, "keydb": 6379, "memcached": 11211, "rabbitmq": 5672, "elasticsearch": 9200, "opensearch": 9200,
+	"minio": 9000, "jail": 5000, "nsjail": 1337, "challenge-jail": 1337, "chrome": 3000, "browserless": 3000, "couchdb": 5984, "neo4j": 7474, "ldap": 389, "openldap": 389,
+	"vault": 8200, "consul": 8500, "etcd": 2379, "kafka": 9092, "zookeeper": 2181, "nats": 4222, "clickhouse-server": 8123,
+	"mailhog": 1025, "mailpit": 1025, "gitea": 3000, "grafana": 3000, "aspnet": 8080, "ttyd": 7681, "prometheus": 9090, "standalone-chrome": 4444, "whoami": 80,
+}
+
+// imagePort is the port on which an image listens, 0 if nothing is known.
+func imagePort(reference string) int32 {
+	name, _, _ := strings.Cut(reference, "@")
+	base := path.Base(name)
+	base, tag, _ := strings.Cut(base, ":")
+	if base == "php" && strings.Contains(tag, "apache") {
+		return 80
+	}
+	return portsOfImages[base]
+}
+
+// databases speak no HTTP, and players hardly reach them.
+var databases = []int32{3306, 5432, 27017, 6379, 11211, 5672, 9200, 2379, 9092, 2181, 389}
 
 // lastNumber is the port at the end of an address.
 var lastNumber = regexp.MustCompile(`\d{2,5}$`)
@@ -94,7 +200,7 @@ var lastNumber = regexp.MustCompile(`\d{2,5}$`)
 func listensOn(text string, patterns ...*regexp.Regexp) []port {
 	for _, p := range patterns {
 		for _, found := range p.FindAllStringSubmatch(text, -1) {
-			if ports := exposedPorts(found[1]); len(ports) > 0 && !slices.Contains(databases, ports[0].number) {
+			if ports := exposedPorts(strings.Join(found[1:], "")); len(ports) > 0 && !slices.Contains(databases, ports[0].number) {
 				return ports
 			}
 		}
@@ -132,6 +238,14 @@ func (i image) named(words []string) (all []startFile) {
 	}
 	return all
 }
+
+// isShell reports whether a file is a script for a shell.
+func isShell(f startFile) bool {
+	first, _, _ := strings.Cut(f.text, "\n")
+	return path.Ext(f.name) == ".sh" || strings.HasPrefix(first, "#!") && shellProgram.MatchString(first)
+}
+
+var shellProgram = regexp.MustCompile(`\b(?:ba|da|a|z)?sh\b`)
 
 // runAs replaces the command line of the image by that of a container.
 func (i *image) runAs(c bergv1.Container) {

@@ -52,6 +52,7 @@ type rcdsContainer struct {
 	Environment map[string]bergv1.EnvironmentValue `json:"environment"`
 	Resources   corev1.ResourceRequirements        `json:"resources"`
 	Egress      bool                               `json:"egress"`
+	Security    *corev1.SecurityContext            `json:"securityContext"`
 }
 
 // rcdsNames is one name or a list.
@@ -97,7 +98,7 @@ var (
 	rcdsFields = []string{
 		"name", "author", "description", "category", "flag", "containers", "expose", "provide", "id", "value", "visible", "deploy", "sortWeight", "sort_weight", "tags", "tiebreakEligible",
 	}
-	rcdsContainerFields = []string{"image", "build", "ports", "environment", "resources", "egress"}
+	rcdsContainerFields = []string{"image", "build", "ports", "environment", "resources", "egress", "securityContext"}
 )
 
 // rcds imports a challenge of rCTF.
@@ -170,6 +171,8 @@ func (d *draft) rcdsContainer(name string, node *yamlv3.Node, c rcdsChallenge, f
 			s.exposed = append(s.exposed, port{number: number})
 		}
 	}
+	d.security(s, s, &s.container, from.Security)
 	d.otherFields(s, node, rcdsContainerFields)
+	d.otherFields(s, yamlnode.Child(node, "securityContext"), podSecurityFields)
 	d.services = append(d.services, s)
 }

@@ -28,7 +28,7 @@ import (
 // silent are keys whose content is carried over, or that mean the same everywhere.
 var silent = []string{
 	"image", "build", "ports", "expose", "environment", "env_file", "command", "entrypoint", "healthcheck", "deploy", "mem_limit", "mem_reservation",
-	"cpus", "cpu_count", "cpu_quota", "cpu_period", "cap_add", "privileged", "container_name", "hostname", "networks", "links", "profiles", "pull_policy",
+	"cpus", "cpu_quota", "cpu_period", "cap_add", "privileged", "container_name", "hostname", "networks", "links", "profiles", "pull_policy",
 	"restart", "scale", "volumes", "tmpfs", "shm_size", "platform", "secrets", "configs", "attach", "extends", "dockerfile", "depends_on",
 }
 
@@ -64,15 +64,16 @@ func (d *draft) compose(project *types.Project, nodes *yamlv3.Node, l *composeLo
 		d.service(s, project, c, l)
 		d.services = append(d.services, s)
 	}
-	groups := d.groups(project)
-	if len(groups) < 2 {
+	groups := d.groups(project, networkNames)
+	if separate := len(groups) > 1; !separate {
 		d.networks(project)
+		groups = d.groups(project, func(c types.ServiceConfig) []string { return d.references(project, c) })
 	} else if !d.options.Split {
-		names := make([]string, 0, len(groups))
-		for _, g := range groups {
-			names = append(names, g.name)
-		}
-		d.lost(nil, "networks", strings.Join(names, ", "), "these are several challenges, since no network connects them, and each has ports for players: make a Challenge of each with --split")
+		d.lost(nil, "networks", groupNames(groups), "these are several challenges, since no network connects them, and each has ports for players: make a Challenge of each with --split")
+		return groups
+	}
+	if len(groups) > 1 && !d.options.Split {
+		d.chosen(nil, "services", groupNames(groups), "are one Challenge, though none names another, and each has ports for players: if these are several challenges, make a Challenge of each with --split")
 	}
 	return groups
 }
@@ -83,9 +84,60 @@ type group struct {
 	services []*service
 }
 
-// groups returns the groups of services that no network and no dependency connects, if each has a port for players.
-// Otherwise all services are one group.
-func (d *draft) groups(project *types.Project) []group {
+func groupNames(groups []group) string {
+	var names []string
+	for _, g := range groups {
+		names = append(names, g.name)
+	}
+	return strings.Join(names, ", ")
+}
+
+// networkNames are the networks of a service, and the services with which it shares one.
+func networkNames(c types.ServiceConfig) (names []string) {
+	for name := range c.Networks {
+		names = append(names, "network "+name)
+	}
+	if len(c.Networks) == 0 && c.NetworkMode == "" {
+		names = append(names, "network default")
+	}
+	return names
+}
+
+// references are the services that the definition or the sources of a service name as hosts, and the volumes that it
+// shares. A browser may visit each.
+func (d *draft) references(project *types.Project, c types.ServiceConfig) (names []string) {
+	s := d.services[slices.IndexFunc(d.services, func(s *service) bool { return s.name == c.Name })]
+	texts := []string{strings.Join(slices.Concat(c.Command, c.Entrypoint), " ")}
+	for _, value := range s.container.Environment {
+		text, _ := value.Text()
+		texts = append(texts, text)
+	}
+	for _, name := range d.result.files.below(s.image.context, func(name string) bool { return hostsIn.MatchString(name) }) {
+		texts = append(texts, d.result.files.small(filepath.Join(s.image.context, filepath.FromSlash(name))))
+	}
+	text := strings.Join(texts, "\n")
+	for _, v := range c.Volumes {
+		if v.Type == types.VolumeTypeVolume && v.Source != "" {
+			names = append(names, "volume "+v.Source)
+		}
+	}
+	for _, other := range d.services {
+		for _, host := range append([]string{other.name}, other.aliases...) {
+			named := regexp.MustCompile(`(?:^|[\s/@"'=,(\[])` + regexp.QuoteMeta(host) + `(?:$|[\s/:"',;)\]?])`)
+			if other != s && (isBrowser.MatchString(s.text()) || named.MatchString(text)) {
+				names = append(names, "service "+other.name)
+			}
+		}
+	}
+	return names
+}
+
+// hostsIn matches files that may name a host.
+var hostsIn = regexp.MustCompile(`\.(?:conf|cfg|ini|json|toml|ya?ml|env|xml|properties|template|[cm]?[jt]s|py|php|rb|go|rs|java|sh|pl|html)$`)
+
+// groups returns the groups of services that nothing connects, if each has a port for players. Otherwise all services are
+// one group. shared returns what connects a service to others, in addition to dependencies.
+func (d *draft) groups(project *types.Project, shared func(types.ServiceConfig) []string) []group {
 	numbers := map[string]int{} // the group of each network and service
 	count := 0
 	join := func(names ...string) {
@@ -105,13 +157,7 @@ func (d *draft) groups(project *types.Project) []group {
 	}
 	for _, s := range d.services {
 		c := project.Services[s.name]
-		names := []string{"service " + s.name}
-		for name := range c.Networks {
-			names = append(names, "network "+name)
-		}
-		if len(c.Networks) == 0 && c.NetworkMode == "" {
-			names = append(names, "network default")
-		}
+		names := append([]string{"service " + s.name}, shared(c)...)
 		for _, name := range append(c.GetDependencies(), c.Links...) {
 			name, _, _ = strings.Cut(name, ":")
 			names = append(names, "service "+name)
@@ -134,7 +180,7 @@ func (d *draft) groups(project *types.Project) []group {
 		if !slices.ContainsFunc(g.services, func(s *service) bool { return len(s.published) > 0 }) {
 			return []group{{d.challenge.Name, d.services}}
 		}
-		if networks := slices.Collect(maps.Keys(project.Services[g.services[0].name].Networks)); len(networks) == 1 && len(g.services) > 1 {
+		if networks := slices.Collect(maps.Keys(project.Services[g.services[0].name].Networks)); len(networks) == 1 && len(g.services) > 1 && !slices.ContainsFunc(out[:n], func(g group) bool { return g.name == networks[0] }) {
 			out[n].name = networks[0]
 		}
 	}
@@ -204,7 +250,7 @@ func (d *draft) service(s *service, project *types.Project, c types.ServiceConfi
 	s.aliases = slices.DeleteFunc(s.aliases, func(alias string) bool { return alias == "" || alias == s.name })
 	slices.Sort(s.aliases)
 	s.aliases = slices.Compact(s.aliases)
-	d.rest(s, c)
+	d.rest(s, c, len(project.Services) == 1)
 }
 
 // validWords removes a command line with which no container starts. trial has it alone.
@@ -250,8 +296,8 @@ func (d *draft) misspelt(s *service) {
 	}
 }
 
-// rest names the keys that a Challenge does not have.
-func (d *draft) rest(s *service, c types.ServiceConfig) {
+// rest names the keys that a Challenge does not have. No other container calls one that is alone.
+func (d *draft) rest(s *service, c types.ServiceConfig, alone bool) {
 	d.misspelt(s)
 	keys := map[string]any{}
 	data, err := json.Marshal(c)
@@ -277,9 +323,9 @@ func (d *draft) rest(s *service, c types.ServiceConfig) {
 			raw, _ := json.Marshal(keys[key])
 			text = string(raw)
 		}
-		message := reasons[key]
-		if message == "" {
-			message = "a Challenge has no such field"
+		message := cmp.Or(reasons[key], "a Challenge has no such field")
+		if other, found := strings.CutPrefix(c.NetworkMode, "service:"); found && key == "network_mode" {
+			message = "each container has a network of its own: use " + other + " in place of localhost"
 		}
 		d.lost(s, key, text, message)
 	}
@@ -304,7 +350,7 @@ func (d *draft) rest(s *service, c types.ServiceConfig) {
 			d.lost(s, "networks", cmp.Or(n.Ipv4Address, n.Ipv6Address), "the cluster gives addresses: use the hostname where another container names this one")
 		}
 	}
-	if len(s.aliases) > 0 {
+	if len(s.aliases) > 0 && !alone {
 		d.lost(s, "hostname", strings.Join(s.aliases, ", "), "other containers reach it by one name only: change it where files of images use another one")
 	}
 }
@@ -477,6 +523,7 @@ func (d *draft) ports(s *service, c types.ServiceConfig) {
 		}
 		s.published = append(s.published, made)
 	}
+	d.proxied(s, c)
 	// A port that is published twice is public if one of both is.
 	slices.SortStableFunc(s.published, func(a, b port) int {
 		switch {
@@ -489,6 +536,46 @@ func (d *draft) ports(s *service, c types.ServiceConfig) {
 	})
 	for _, text := range c.Expose {
 		s.exposed = append(s.exposed, exposedPorts(text)...)
+	}
+}
+
+// proxyPort matches a label of Traefik or Caddy with the port to which the proxy of the event leads players.
+var proxyPort = regexp.MustCompile(`^traefik\.(http|tcp|udp)\.services\..*\.loadbalancer\.server\.port=(\d+)$|^caddy.*reverse_proxy.*=\{\{ ?upstreams (\d+) ?\}\}$|^VIRTUAL_PORT=(\d+)$`)
+
+// proxied adds ports to which labels lead players through a proxy of the event, and how players reach them.
+func (d *draft) proxied(s *service, c types.ServiceConfig) {
+	labels := maps.Clone(c.Labels)
+	if labels == nil {
+		labels = types.Labels{}
+	}
+	if c.Deploy != nil {
+		maps.Copy(labels, c.Deploy.Labels)
+	}
+	if value, ok := s.container.Environment["VIRTUAL_PORT"]; ok {
+		labels["VIRTUAL_PORT"], _ = value.Text()
+	}
+	secure := false
+	for name, value := range labels {
+		secure = secure || strings.HasPrefix(name, "traefik.tcp.routers.") && strings.Contains(name, ".tls") && value != "false"
+	}
+	known := map[string]bool{}
+	for _, name := range slices.Sorted(maps.Keys(labels)) {
+		found := proxyPort.FindStringSubmatch(name + "=" + labels[name])
+		if found == nil || strings.EqualFold(labels["traefik.enable"], "false") {
+			continue
+		}
+		number := cmp.Or(found[2], found[3], found[4])
+		if known[number] {
+			continue
+		}
+		known[number] = true
+		for _, made := range exposedPorts(number) {
+			made.udp, made.tls, made.tcp = found[1] == "udp", found[1] == "tcp" && secure, found[1] == "tcp" && !secure
+			made.http = !made.udp && !made.tls && !made.tcp
+			s.published = slices.DeleteFunc(s.published, func(p port) bool { return p.number == made.number && p.udp == made.udp })
+			s.published = append(s.published, made)
+			d.chosen(s, "labels", fmt.Sprint(made.number), "players reach this port, by the label of a proxy")
+		}
 	}
 }
 
@@ -613,6 +700,16 @@ func (d *draft) mounts(s *service, project *types.Project, c types.ServiceConfig
 		} else if isFlagFile(m.to) || m.from != "" && isFlagFile(m.from) {
 			s.mounts = append(s.mounts, m)
 			return
+		}
+		names := []string{m.from}
+		for _, name := range d.result.files.below(m.from, func(name string) bool { return slices.Contains(sources, path.Ext(name)) }) {
+			names = append(names, filepath.Join(m.from, filepath.FromSlash(name)))
+		}
+		for _, name := range names {
+			content := d.result.files.small(name)
+			if found := sharedText.FindString(content); found != "" && !isFlagPattern(found) {
+				d.result.Lost = append(d.result.Lost, d.scriptNote(s, startFile{shorten(l.folder, name), content}, found, "is a flag that all players share: let the program read that of the instance"))
+			}
 		}
 		refuse(key, text)
 	}

@@ -305,7 +305,7 @@ func (w *warnings) variables(parent *field.Path, c bergv1.Container, all []bergv
 		replaced[f.Env.Name] = "the flag of the instance"
 	}
 	for _, name := range slices.Sorted(maps.Keys(c.Environment)) {
-		if text, err := c.Environment[name].Text(); err == nil && strings.HasSuffix(text, "\r") {
+		if text, err := c.Environment[name].Text(); err == nil && strings.HasSuffix(strings.TrimSuffix(text, "\n"), "\r") {
 			w.add(parent.Key(name), windowsEnd)
 		}
 		if replacement, taken := replaced[name]; taken {

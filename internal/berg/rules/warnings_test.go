@@ -31,6 +31,7 @@ func TestProgramsThatServeOneConnection(t *testing.T) {
 		public + "\nargs: ['sed -i s/X/$KEY/ $FLAG_FILE; echo $FLAG > /flag']":                                     "",
 		public + "\ncommand: [sh, -c, \"a\\r\\nb\"]":                                                               "spec.containers[0].command: has a Windows line ending",
 		public + "\nenvironment: {A: \"b\\r\", C: d}":                                                              "spec.containers[0].environment[A]: has a Windows line ending",
+		public + "\nenvironment: {A: \"b\\r\\n\", D: d}":                                                           "spec.containers[0].environment[A]: has a Windows line ending",
 		"ports: [{port: 1337, connectAtStart: false}]":                                                             "spec.containers[0].ports[0].connectAtStart: has no effect",
 		"ports: [{port: 53, protocol: udp, type: publicPort, connectAtStart: true}]":                               "has no effect",
 	} {

@@ -78,8 +78,10 @@ func (s *State) compileGateways() {
 			changed[name] = true
 		}
 		listeners = append(listeners, compiled[name].Listeners...)
-		secrets = append(secrets, certificateRefs(gateway)...)
+		refs := certificateRefs(gateway)
+		secrets = append(secrets, refs[:min(len(refs), maxCertificates-len(secrets))]...)
 	}
+	s.secrets = secrets
 	for name := range s.compiled {
 		if compiled[name] == nil {
 			changed[name] = true
@@ -124,14 +126,20 @@ func (s *State) compareGateways(a, b *gatewayv1.Gateway) int {
 	return routing.CompareAge(a, b)
 }
 
+// Each Secret costs a watch, also one that the gate may not read. A tenant's Gateway may name thousands, so at most so many of one Gateway
+// are read, and so many of all, those of Preferred first.
+const maxGatewayCertificates, maxCertificates = 64, 512
+
 // certificateRefs returns the Secrets that a Gateway names.
 func certificateRefs(gateway *gatewayv1.Gateway) []types.NamespacedName {
 	var names []types.NamespacedName
 	for i := range gateway.Spec.Listeners {
 		if config := gateway.Spec.Listeners[i].TLS; config != nil {
 			for _, ref := range config.CertificateRefs {
-				if ptr.Deref(ref.Group, "") == "" && ptr.Deref(ref.Kind, "Secret") == "Secret" {
-					names = append(names, types.NamespacedName{Namespace: string(ptr.Deref(ref.Namespace, gatewayv1.Namespace(gateway.Namespace))), Name: string(ref.Name)})
+				name := types.NamespacedName{Namespace: string(ptr.Deref(ref.Namespace, gatewayv1.Namespace(gateway.Namespace))), Name: string(ref.Name)}
+				secret := ptr.Deref(ref.Group, "") == "" && ptr.Deref(ref.Kind, "Secret") == "Secret"
+				if secret && len(names) < maxGatewayCertificates && !slices.Contains(names, name) {
+					names = append(names, name)
 				}
 			}
 		}
@@ -150,14 +158,7 @@ func (s *State) CertificatesKnown() bool {
 	if time.Since(s.started) > certificateTime {
 		return true
 	}
-	for name := range s.compiled {
-		for _, secret := range certificateRefs(s.gateways[name]) {
-			if _, found := s.certificates[secret]; !found {
-				return false
-			}
-		}
-	}
-	return true
+	return !slices.ContainsFunc(s.secrets, func(name types.NamespacedName) bool { _, found := s.certificates[name]; return !found })
 }
 
 func (s *State) compileThose(keys map[routing.Key]bool) {

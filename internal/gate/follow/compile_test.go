@@ -2,6 +2,7 @@ package follow
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 
 	"k8s.io/apimachinery/pkg/labels"
@@ -86,5 +87,39 @@ func TestTenantsCostTheRoutesOfOthersNothing(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// Each Secret that is read costs a watch. The Gateway of the instances has its own, however many others name.
+func TestTenantsHaveFewSecretsRead(t *testing.T) {
+	state := NewState(routing.NewTable(), "test/gate", []int32{443}, nil)
+	state.Preferred = "berg"
+	var read []types.NamespacedName
+	state.Certificates = func(names []types.NamespacedName) { read = names }
+	state.SetClass(&gatewayv1.GatewayClass{ObjectMeta: metav1.ObjectMeta{Name: "gate"}, Spec: gatewayv1.GatewayClassSpec{ControllerName: "test/gate"}})
+	gateway := func(namespace, name string, listeners, refs int) {
+		g := &gatewayv1.Gateway{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, Generation: 1}, Spec: gatewayv1.GatewaySpec{GatewayClassName: "gate"}}
+		for l := range listeners {
+			listener := gatewayv1.Listener{
+				Name: gatewayv1.SectionName(fmt.Sprint("l", l)), Port: 443, Protocol: gatewayv1.HTTPSProtocolType,
+				Hostname: ptr.To(gatewayv1.Hostname(fmt.Sprintf("l%d.%s.%s.example", l, name, namespace))), TLS: &gatewayv1.ListenerTLSConfig{},
+			}
+			for r := range refs {
+				listener.TLS.CertificateRefs = append(listener.TLS.CertificateRefs, gatewayv1.SecretObjectReference{Name: gatewayv1.ObjectName(fmt.Sprintf("%s-%d-%d", name, l, r))})
+			}
+			g.Spec.Listeners = append(g.Spec.Listeners, listener)
+		}
+		state.SetGateway(g)
+	}
+	gateway("tenant", "one", 64, 64)
+	if len(read) != maxGatewayCertificates {
+		t.Errorf("%d Secrets of one Gateway are read", len(read))
+	}
+	for n := range 20 {
+		gateway("tenant", fmt.Sprint("a", n), 64, 64)
+	}
+	gateway("berg", "ours", 1, 1)
+	if len(read) != maxCertificates || !slices.Contains(read, types.NamespacedName{Namespace: "berg", Name: "ours-0-0"}) {
+		t.Errorf("%d Secrets are read, first %v", len(read), read[0])
 	}
 }

@@ -41,6 +41,7 @@ type State struct {
 	services     map[types.NamespacedName][]routing.ServicePort
 	grants       map[types.NamespacedName]*gatewayv1.ReferenceGrant
 	certificates map[types.NamespacedName]certificate
+	secrets      []types.NamespacedName // that are read for certificates
 	gateways     map[types.NamespacedName]*gatewayv1.Gateway
 	compiled     map[types.NamespacedName]*routing.Gateway
 	httpRoutes   map[types.NamespacedName]*gatewayv1.HTTPRoute

@@ -3,6 +3,7 @@ package follow
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
@@ -104,7 +105,8 @@ func nameOnly(object client.Object) metav1.ObjectMeta {
 }
 
 func addressOnly(endpoint *discoveryv1.Endpoint) discoveryv1.Endpoint {
-	out := discoveryv1.Endpoint{Addresses: endpoint.Addresses, Conditions: endpoint.Conditions}
+	// Others than the first address are not used, and may be many.
+	out := discoveryv1.Endpoint{Addresses: slices.Clone(endpoint.Addresses[:min(len(endpoint.Addresses), 1)]), Conditions: endpoint.Conditions}
 	if endpoint.TargetRef != nil {
 		out.TargetRef = &corev1.ObjectReference{UID: endpoint.TargetRef.UID}
 	}

@@ -30,7 +30,7 @@ type Parent struct {
 type Route struct {
 	Parents []Parent
 	Created time.Time
-	Rules   []Rule    // of an HTTPRoute
+	Rules   []*Rule   // of an HTTPRoute
 	Targets []Backend // of a TLSRoute
 	// Services to which the route refers, whether they exist or not.
 	Services []types.NamespacedName

@@ -45,8 +45,8 @@ type order struct {
 
 // compileRules translates the rules of an HTTPRoute. What is not supported is an error, which the status shows. What refers to
 // nothing is a problem: the other references work.
-func compileRules(route *gatewayv1.HTTPRoute, services Services, granted Grants) ([]Rule, *problem, error) {
-	var rules []Rule
+func compileRules(route *gatewayv1.HTTPRoute, services Services, granted Grants) ([]*Rule, *problem, error) {
+	var rules []*Rule
 	var first *problem
 	for i := range route.Spec.Rules {
 		rule, unresolved, err := compileRule(route, &route.Spec.Rules[i], services, granted)
@@ -66,7 +66,7 @@ func compileRules(route *gatewayv1.HTTPRoute, services Services, granted Grants)
 			}
 			rule.Cause = bergv1.Cause(route.Annotations[bergv1.AnnotationCause])
 			rule.order = order{route.CreationTimestamp.Time, route.Namespace, route.Name, i}
-			rules = append(rules, rule)
+			rules = append(rules, ptr.To(rule))
 		}
 	}
 	return rules, first, nil

@@ -38,7 +38,7 @@ type port struct {
 type host struct {
 	http []attached
 	// rules are those of all routes, in the order in which they are tried.
-	rules []Rule
+	rules []*Rule
 	tls   []attached // in order: the first one is served
 }
 
@@ -46,7 +46,7 @@ type host struct {
 type attached struct {
 	key     Key
 	created time.Time
-	rules   []Rule
+	rules   []*Rule
 	targets []Backend
 }
 
@@ -94,17 +94,22 @@ func (t *Table) port(number Port) *port {
 // Set replaces what a route serves. Removal and addition are one change under the lock: no request between both finds the host
 // without a route.
 func (t *Table) Set(key Key, route *Route) {
+	slices.SortFunc(route.Rules, compareRules)
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	defer t.announce()
 	t.remove(key)
+	known := map[place]bool{}
 	for _, parent := range route.Parents {
 		for _, attachment := range parent.Attachments {
 			if !attachment.Listener.Valid {
 				continue
 			}
 			for _, name := range attachment.Hosts {
-				t.add(key, place{attachment.Listener.Port, name}, route)
+				if spot := (place{attachment.Listener.Port, name}); !known[spot] {
+					known[spot] = true
+					t.add(key, spot, route)
+				}
 			}
 		}
 	}
@@ -117,11 +122,8 @@ func (t *Table) Delete(key Key) {
 	t.remove(key)
 }
 
-// add may be repeated. The order of a host is computed with each change, and requests only read it.
+// add adds a route that the host does not have. The order of a host is computed with each change, and requests only read it.
 func (t *Table) add(key Key, spot place, route *Route) {
-	if slices.Contains(t.placed[key], spot) {
-		return
-	}
 	t.placed[key] = append(t.placed[key], spot)
 	hosts := t.port(spot.port).hosts
 	h := hosts[spot.host]
@@ -154,14 +156,19 @@ func (t *Table) remove(key Key) {
 }
 
 // order sorts what routes of one host share. It makes a new slice of rules, because readers keep the old one. It sorts when a
-// route changes, and not for each request.
+// route changes, and not for each request. The rules of a route alone are sorted, and its hosts share them: a tenant may have
+// thousands of hosts with a hundred rules.
 func (h *host) order() {
-	var rules []Rule
-	for _, route := range h.http {
-		rules = append(rules, route.rules...)
+	if len(h.http) == 1 {
+		h.rules = h.http[0].rules
+	} else {
+		var rules []*Rule
+		for _, route := range h.http {
+			rules = append(rules, route.rules...)
+		}
+		slices.SortFunc(rules, compareRules)
+		h.rules = rules
 	}
-	slices.SortFunc(rules, compareRules)
-	h.rules = rules
 	slices.SortFunc(h.tls, func(a, b attached) int { return cmp.Or(a.created.Compare(b.created), compareKeys(a.key, b.key)) })
 }
 
@@ -169,7 +176,7 @@ func (h *host) order() {
 func (t *Table) Rule(number Port, req *http.Request) (rule *Rule, known bool) {
 	name, _ := SplitHost(req.Host)
 	t.mu.RLock()
-	var rules []Rule
+	var rules []*Rule
 	if p := t.ports[number]; p != nil {
 		candidates(name, func(pattern string) bool {
 			if h := p.hosts[pattern]; h != nil && len(h.http) > 0 {
@@ -181,7 +188,7 @@ func (t *Table) Rule(number Port, req *http.Request) (rule *Rule, known bool) {
 	t.mu.RUnlock()
 	for i := range rules {
 		if rules[i].Match.matches(req) {
-			return &rules[i], true
+			return rules[i], true
 		}
 	}
 	return nil, known
@@ -244,7 +251,7 @@ func (t *Table) Backends(name, namespace string) (backends []Backend, known bool
 // first returns the backends of the rule that serves a request for /, and those of the TLSRoute that is served.
 func (h *host) first() (all [][]Backend) {
 	request := &http.Request{Method: http.MethodGet, URL: &url.URL{Path: "/"}, Header: http.Header{}}
-	if n := slices.IndexFunc(h.rules, func(r Rule) bool { return r.Match.matches(request) }); n >= 0 {
+	if n := slices.IndexFunc(h.rules, func(r *Rule) bool { return r.Match.matches(request) }); n >= 0 {
 		all = append(all, h.rules[n].Backends)
 	}
 	if len(h.tls) > 0 {
@@ -295,8 +302,13 @@ func (t *Table) Secure(name string) bool {
 
 // compareRules orders rules as the Gateway API wants: an exact path, the longer path, a method, more headers, more parameters, the
 // older route, the name of the route, and the order within it.
-func compareRules(a, b Rule) int {
-	rank := func(set bool) int { return map[bool]int{true: 0, false: 1}[set] }
+func compareRules(a, b *Rule) int {
+	rank := func(set bool) int {
+		if set {
+			return 0
+		}
+		return 1
+	}
 	return cmp.Or(
 		rank(a.Match.exact)-rank(b.Match.exact),
 		len(b.Match.path)-len(a.Match.path),

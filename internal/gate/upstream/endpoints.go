@@ -22,69 +22,50 @@ type Address struct {
 	HostPort string
 }
 
-// portKey is a port of a Service, by its name.
-type portKey struct {
-	service types.NamespacedName
-	port    string
-}
-
 // Endpoints are the ready addresses of Services. It is safe for concurrent use.
 type Endpoints struct {
-	mu sync.RWMutex
-	// slices has the content of each EndpointSlice, and services their names: a Service has one or more.
-	slices   map[types.NamespacedName]sliceContent
-	services map[types.NamespacedName][]string
-	ports    map[portKey][]Address
+	mu       sync.RWMutex
+	slices   map[types.NamespacedName]*discoveryv1.EndpointSlice
+	services map[types.NamespacedName]*service
 	// changed is closed at the next change.
 	changed chan struct{}
 }
 
-type sliceContent struct {
-	service types.NamespacedName
-	ports   map[string][]Address
+// service is a Service as its EndpointSlices have it.
+type service struct {
+	slices []string // names
+	// ports has the addresses of the ports that were asked for since the last change. A tenant may write an EndpointSlice with
+	// thousands of ports, each of which all its addresses have.
+	ports map[string][]Address
 }
 
 // NewEndpoints returns Endpoints without addresses.
 func NewEndpoints() *Endpoints {
 	return &Endpoints{
-		slices: map[types.NamespacedName]sliceContent{}, services: map[types.NamespacedName][]string{}, ports: map[portKey][]Address{}, changed: make(chan struct{}),
+		slices: map[types.NamespacedName]*discoveryv1.EndpointSlice{}, services: map[types.NamespacedName]*service{}, changed: make(chan struct{}),
 	}
 }
 
-// Set replaces what an EndpointSlice has. A Service may have several EndpointSlices, which change one after another. Each
-// replaces only its own part.
+// Set replaces what an EndpointSlice has, which the caller must not change afterwards. A Service may have several EndpointSlices,
+// which change one after another. Each replaces only its own part.
 func (e *Endpoints) Set(slice *discoveryv1.EndpointSlice) {
-	content := sliceContent{
-		service: types.NamespacedName{Namespace: slice.Namespace, Name: slice.Labels[discoveryv1.LabelServiceName]},
-		ports:   map[string][]Address{},
-	}
-	for _, port := range slice.Ports {
-		if port.Port == nil {
-			continue
-		}
-		name := ptr.Deref(port.Name, "")
-		for i := range slice.Endpoints {
-			endpoint := &slice.Endpoints[i]
-			// A Service that publishes pods that are not ready calls one ready that ends, whose address may be another pod's soon.
-			if !ptr.Deref(endpoint.Conditions.Ready, true) || ptr.Deref(endpoint.Conditions.Terminating, false) || len(endpoint.Addresses) == 0 {
-				continue
-			}
-			pod := strings.ReplaceAll(endpoint.Addresses[0], ":", "-")
-			if endpoint.TargetRef != nil {
-				pod = string(endpoint.TargetRef.UID)
-			}
-			content.ports[name] = append(content.ports[name], Address{pod, net.JoinHostPort(endpoint.Addresses[0], strconv.Itoa(int(*port.Port)))})
-		}
-	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	key := types.NamespacedName{Namespace: slice.Namespace, Name: slice.Name}
 	e.remove(key)
-	e.slices[key] = content
-	e.services[content.service] = append(e.services[content.service], slice.Name)
-	e.join(content.service, content)
+	e.slices[key] = slice
+	name := serviceName(slice)
+	if e.services[name] == nil {
+		e.services[name] = &service{ports: map[string][]Address{}}
+	}
+	e.services[name].slices = append(e.services[name].slices, slice.Name)
+	clear(e.services[name].ports)
 	close(e.changed)
 	e.changed = make(chan struct{})
+}
+
+func serviceName(slice *discoveryv1.EndpointSlice) types.NamespacedName {
+	return types.NamespacedName{Namespace: slice.Namespace, Name: slice.Labels[discoveryv1.LabelServiceName]}
 }
 
 // Changed returns a channel that is closed when the next EndpointSlice is set.
@@ -101,44 +82,72 @@ func (e *Endpoints) Delete(slice types.NamespacedName) {
 	e.remove(slice)
 }
 
-// remove joins the remaining slices of the Service, since one pod may be in two of them.
-func (e *Endpoints) remove(slice types.NamespacedName) {
-	content, found := e.slices[slice]
+func (e *Endpoints) remove(key types.NamespacedName) {
+	slice, found := e.slices[key]
 	if !found {
 		return
 	}
-	delete(e.slices, slice)
-	rest := slices.DeleteFunc(e.services[content.service], func(name string) bool { return name == slice.Name })
-	if e.services[content.service] = rest; len(rest) == 0 {
-		delete(e.services, content.service)
-	}
-	e.join(content.service, content)
-}
-
-// join computes the ports of a changed EndpointSlice from all EndpointSlices of its Service.
-func (e *Endpoints) join(service types.NamespacedName, changed sliceContent) {
-	for port := range changed.ports {
-		var joined []Address
-		for _, name := range e.services[service] {
-			joined = append(joined, e.slices[types.NamespacedName{Namespace: service.Namespace, Name: name}].ports[port]...)
-		}
-		if len(joined) == 0 {
-			delete(e.ports, portKey{service, port})
-			continue
-		}
-		e.ports[portKey{service, port}] = joined
+	delete(e.slices, key)
+	s := e.services[serviceName(slice)]
+	s.slices = slices.DeleteFunc(s.slices, func(name string) bool { return name == key.Name })
+	clear(s.ports)
+	if len(s.slices) == 0 {
+		delete(e.services, serviceName(slice))
 	}
 }
 
 // Addresses returns the ready addresses of a Service's port, in random order. The port is named as in the Service; "" is its only one.
-func (e *Endpoints) Addresses(service types.NamespacedName, port string) []Address {
+func (e *Endpoints) Addresses(name types.NamespacedName, port string) []Address {
 	e.mu.RLock()
-	found := e.ports[portKey{service, port}]
+	s, found, known := e.services[name], []Address(nil), false
+	if s != nil {
+		found, known = s.ports[port]
+	}
 	e.mu.RUnlock()
+	if s != nil && !known {
+		found = e.join(name, port)
+	}
 	if len(found) < 2 {
 		return found
 	}
-	shuffled := append([]Address(nil), found...)
+	shuffled := slices.Clone(found)
 	rand.Shuffle(len(shuffled), func(i, j int) { shuffled[i], shuffled[j] = shuffled[j], shuffled[i] })
 	return shuffled
+}
+
+// join computes the addresses of a port from all EndpointSlices of its Service.
+func (e *Endpoints) join(name types.NamespacedName, port string) (joined []Address) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	s := e.services[name]
+	if s == nil {
+		return nil
+	}
+	for _, slice := range s.slices {
+		joined = append(joined, ready(e.slices[types.NamespacedName{Namespace: name.Namespace, Name: slice}], port)...)
+	}
+	s.ports[port] = joined
+	return joined
+}
+
+// ready returns the addresses of an EndpointSlice that are ready, with a port.
+func ready(slice *discoveryv1.EndpointSlice, port string) (all []Address) {
+	n := slices.IndexFunc(slice.Ports, func(p discoveryv1.EndpointPort) bool { return p.Port != nil && ptr.Deref(p.Name, "") == port })
+	if n < 0 {
+		return nil
+	}
+	number := strconv.Itoa(int(*slice.Ports[n].Port))
+	for i := range slice.Endpoints {
+		endpoint := &slice.Endpoints[i]
+		// A Service that publishes pods that are not ready calls one ready that ends, whose address may be another pod's soon.
+		if !ptr.Deref(endpoint.Conditions.Ready, true) || ptr.Deref(endpoint.Conditions.Terminating, false) || len(endpoint.Addresses) == 0 {
+			continue
+		}
+		pod := strings.ReplaceAll(endpoint.Addresses[0], ":", "-")
+		if endpoint.TargetRef != nil {
+			pod = string(endpoint.TargetRef.UID)
+		}
+		all = append(all, Address{pod, net.JoinHostPort(endpoint.Addresses[0], number)})
+	}
+	return all
 }

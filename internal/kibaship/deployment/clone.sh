@@ -1,7 +1,17 @@
 set -u
 # Every failure is written to a result of this step, which no later step can write to.
 exec 3>&2
-trap 'code=$?; if [ $code -ne 0 ]; then explain >>/tmp/problem; tail -c 600 /tmp/problem >"$PROBLEM" 2>/dev/null; cat /tmp/problem >&3 2>/dev/null; fi; exit $code' EXIT
+# A full disk takes no report. The node keeps what is printed here.
+report() {
+	if [ -s /tmp/problem ]; then
+		explain >>/tmp/problem || :
+		tail -c 600 /tmp/problem >"$PROBLEM" || :
+		cat /tmp/problem >&3
+	else
+		echo "exit code $1, and no space left on device for the cause" >&3
+	fi 2>/dev/null
+}
+trap 'code=$?; [ $code -eq 0 ] || report $code; exit $code' EXIT
 exec 2>/tmp/problem
 # What to do, where git alone says what it did.
 explain() {

@@ -69,6 +69,19 @@ func tokenFile(t *testing.T, token string) string {
 	return file
 }
 
+// The step prints that the disk is full where it can report nothing.
+func TestCloneOnAFullDisk(t *testing.T) {
+	if _, err := os.Stat("/dev/full"); err != nil {
+		t.Skip(err)
+	}
+	cmd := exec.Command("/bin/sh", "-c", strings.ReplaceAll(cloneScript, "/tmp/problem", "/dev/full"))
+	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "SOURCE=/dev/null", "PROBLEM=/dev/full"}
+	out, err := cmd.CombinedOutput()
+	if err == nil || adviseSpace(string(out)) == "" {
+		t.Errorf("%v, %q", err, out)
+	}
+}
+
 // TestClone runs what the first step of a run does.
 func TestClone(t *testing.T) {
 	if _, err := exec.LookPath("git"); err != nil {

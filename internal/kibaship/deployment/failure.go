@@ -43,17 +43,21 @@ func (r *Reconciler) explain(ctx context.Context, d *kibashipv1.Deployment, run 
 		run.Message += fmt.Sprintf(": pod %s was deleted while it ran. Ask for another run", failed.Pod)
 		return nil
 	}
-	text := ""
-	// Only this step runs commands of the author. The others report their own failures.
-	if failed.Step == stepBuild {
-		text = r.lastWords(ctx, d.Namespace, *failed, run.PullSecret)
-	}
-	if text == "" {
-		run.Message += ": " + failed.logs(d.Namespace)
-		return nil
-	}
-	run.Message += fmt.Sprintf(". The last lines, which the author of the repository may have written: %q. %s", text, failed.logs(d.Namespace))
+	// Every step has a log to show, also one without commands of the author: on a full disk it cannot report its failure.
+	run.Message += failed.describe(d.Namespace, r.lastWords(ctx, d.Namespace, *failed, run.PullSecret))
 	return nil
+}
+
+// describe returns what is known of a step that reported nothing: the last lines of its log, "" for none, and where the log is.
+func (f failedStep) describe(namespace, lines string) string {
+	writer := ""
+	switch {
+	case lines == "":
+		return ": " + f.logs(namespace)
+	case f.Step == stepClone || f.Step == stepBuild:
+		writer = ", which the author of the repository may have written"
+	}
+	return fmt.Sprintf(". The last lines%s: %q%s. %s", writer, lines, adviseSpace(lines), f.logs(namespace))
 }
 
 // findPod returns the pod of a run, nil if there is none. A pod that the operator may not read counts as one that runs. It asks

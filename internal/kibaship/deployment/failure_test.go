@@ -48,3 +48,22 @@ func TestLoginsAreNoPartOfTheLastLines(t *testing.T) {
 		t.Error(got)
 	}
 }
+
+// A step on a full disk can write no report, while the node still keeps its log.
+func TestAStepThatReportedNothingIsDescribedByItsLog(t *testing.T) {
+	const log = "kubectl logs -n ns pod -c step shows more"
+	for name, tc := range map[string]struct{ step, lines, want string }{
+		"no log":          {stepPush, "", ": " + log},
+		"commands":        {stepBuild, "make: *** [all] Error 2", `. The last lines, which the author of the repository may have written: "make: *** [all] Error 2". ` + log},
+		"git":             {stepClone, "fatal: x", `. The last lines, which the author of the repository may have written: "fatal: x". ` + log},
+		"our own program": {stepPush, "panic: x", `. The last lines: "panic: x". ` + log},
+		"a full disk": {
+			stepPush, "write layer: no space left on device",
+			`. The last lines: "write layer: no space left on device". The disk of the node, or the volume, is full: free space on the node, make the build smaller, or raise BUILD_STORAGE_SIZE. ` + log,
+		},
+	} {
+		if got := (failedStep{Pod: "pod", Container: "step", Step: tc.step}).describe("ns", tc.lines); got != tc.want {
+			t.Errorf("%s: %q, want %q", name, got, tc.want)
+		}
+	}
+}

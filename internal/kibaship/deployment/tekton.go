@@ -380,10 +380,18 @@ func adviceTimedOut(step string) string {
 	}
 }
 
+// adviseSpace returns what to do if a step found the disk full, "" for another output.
+func adviseSpace(output string) string {
+	if !strings.Contains(strings.ToLower(output), "no space left on device") { // the text of ENOSPC
+		return ""
+	}
+	return ". The disk of the node, or the volume, is full: free space on the node, make the build smaller, or raise BUILD_STORAGE_SIZE"
+}
+
 // whyStep says why a step failed. Without a report of the step it names the step, whose log says more.
 func whyStep(pod string, s stepState) (message string, failed *failedStep) {
 	if problem := conditions.Shorten(s.result(resultProblem), maxProblem); problem != "" {
-		return fmt.Sprintf("Step %s failed: %s", s.Name, problem), nil
+		return fmt.Sprintf("Step %s failed: %s%s", s.Name, problem, adviseSpace(problem)), nil
 	}
 	if s.Terminated.Reason == "OOMKilled" {
 		return fmt.Sprintf("Step %s needed more memory than it may have: make the build smaller, or raise BUILD_LIMITS", s.Name), nil

@@ -24,6 +24,12 @@ func TestWhyARunFailed(t *testing.T) {
 		if step == "greedy" {
 			s.Terminated = &endState{ExitCode: 137, Reason: "OOMKilled"}
 		}
+		if step == "full" {
+			s.Results = append(s.Results, struct {
+				Name  string `json:"name"`
+				Value any    `json:"value"`
+			}{resultProblem, "layer 2: write x: no space left on device"})
+		}
 		return s
 	}
 	for name, tc := range map[string]struct {
@@ -73,6 +79,10 @@ func TestWhyARunFailed(t *testing.T) {
 		"a step that takes too much memory": {
 			run: failedFor("Failed", "Tasks Completed: 1"), child: failedFor("Failed", "exit status 137"), step: "greedy",
 			reason: kibashipv1.ReasonRunFailed, reported: []string{"memory", "BUILD_LIMITS"}, not: "kubectl logs",
+		},
+		"a step that finds the disk full": {
+			run: failedFor("Failed", "Tasks Completed: 1"), child: failedFor("Failed", "exit status 1"), step: "full",
+			reason: kibashipv1.ReasonRunFailed, reported: []string{"layer 2: write x: no space left on device. The disk of the node", "BUILD_STORAGE_SIZE"}, not: "kubectl logs",
 		},
 		"a directory that is full": {
 			run: failedFor("Failed", "Tasks Completed: 1"), child: failedFor("Failed", `Usage of EmptyDir volume "ws-a" exceeds the limit "24Gi". `), step: stepBuild,

@@ -6,11 +6,14 @@ import (
 	"crypto/sha256"
 	"fmt"
 	"sync"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
 )
 
 // Keys is how the operator gets the key of all secrets. It is read once in the life of the process. Another key needs a new
@@ -22,6 +25,21 @@ type Keys struct {
 
 	mu  sync.Mutex
 	key []byte
+}
+
+// keyInterval is how long after an error the key is asked for again.
+const keyInterval = 5 * time.Second
+
+// Start implements manager.Runnable. It creates the key before an Application needs it, because the pods of the receiver start only with it.
+func (k *Keys) Start(ctx context.Context) error {
+	_ = wait.PollUntilContextCancel(ctx, keyInterval, true, func(ctx context.Context) (bool, error) {
+		_, err := k.Get(ctx)
+		if err != nil {
+			log.FromContext(ctx).Error(err, "the receiver of webhooks waits, will be tried again")
+		}
+		return err == nil, nil
+	}) // it fails only at the end of ctx
+	return nil
 }
 
 // Get returns the key, which it creates if there is none. If another process creates the Secret first, the error of the creation

@@ -16,7 +16,6 @@ import (
 
 	"github.com/go-logr/logr"
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -88,14 +87,14 @@ func (c *Config) run(ctx context.Context) error {
 			http.Error(w, err.Error(), http.StatusServiceUnavailable)
 		}
 	})
-	health.Handle("GET /metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{}))
+	health.Handle("GET /metrics", ports.NewMetricsHandler(registry))
 	var all sync.WaitGroup
 	ctx, end := context.WithCancelCause(ctx)
 	defer end(nil)
 	for _, port := range []struct {
 		name, address string
 		handler       http.Handler
-		trust         bool
+		anonymous     bool
 	}{
 		{"webhooks", c.BindAddress, &Receiver{KeyFile: c.KeyFile, Client: writes, Clock: clock.RealClock{}, Log: log}, false},
 		{"metrics", c.MetricsBindAddress, health, true},
@@ -105,7 +104,7 @@ func (c *Config) run(ctx context.Context) error {
 			return fmt.Errorf("listen for %s: %w", port.name, err)
 		}
 		server, listener := ports.NewServer(listener, ports.Options{
-			Handler: port.handler, KeepAlive: true, TrustRequests: port.trust, Log: log.With("port", port.name),
+			Handler: port.handler, Anonymous: port.anonymous, Log: log.With("port", port.name),
 		})
 		// If one of the two ports ends, the other one is closed and the program ends with its error.
 		all.Go(func() { end(server.Serve(listener)) })

@@ -122,13 +122,18 @@ func (f *layerFile) Uncompressed() (io.ReadCloser, error) { return gzip.NewReade
 func (f *layerFile) reader() io.Reader                    { return io.NewSectionReader(f.content, 0, f.size) }
 
 // withTime writes a layer with another time to a file next to the archive, and takes little memory however large the layer is.
-func withTime(ctx context.Context, root *os.Root, layer v1.Layer, moment time.Time) (v1.Layer, error) {
+func withTime(ctx context.Context, root *os.Root, layer v1.Layer, moment time.Time) (changed v1.Layer, err error) {
 	name := "layer-" + rand.Text()
 	// The name is removed as soon as the file is open, so that the file goes with the process, however it ends.
 	content, err := root.OpenFile(name, os.O_CREATE|os.O_EXCL|os.O_RDWR, 0o600)
 	if err != nil {
 		return nil, err
 	}
+	defer func() {
+		if err != nil {
+			_ = content.Close() // it uses the disk until then: where the disk is full, the step could not report why it failed
+		}
+	}()
 	if err := root.Remove(name); err != nil {
 		return nil, err
 	}

@@ -16,7 +16,9 @@ import (
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/empty"
 	"github.com/google/go-containerregistry/pkg/v1/mutate"
+	"github.com/google/go-containerregistry/pkg/v1/static"
 	"github.com/google/go-containerregistry/pkg/v1/tarball"
+	"github.com/google/go-containerregistry/pkg/v1/types"
 )
 
 // layerWith is a layer of a file and a link, with a time.
@@ -160,6 +162,33 @@ func TestDigestDependsOnTheCommitAlone(t *testing.T) {
 	}
 	if sum(first) == sum(build(t, base, time.Now(), "other")) {
 		t.Error("another content has the same digest")
+	}
+}
+
+// A step on a full disk can report that only after the layer that filled it has released its space.
+func TestALayerThatFailsKeepsNoFileOpen(t *testing.T) {
+	countFiles := func() int {
+		t.Helper()
+		open, err := os.ReadDir("/proc/self/fd")
+		if err != nil {
+			t.Skip(err)
+		}
+		return len(open)
+	}
+	root, err := os.OpenRoot(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = root.Close() }()
+	broken := static.NewLayer([]byte("no archive"), types.DockerUncompressedLayer)
+	before := countFiles()
+	for range 3 {
+		if _, err := withTime(t.Context(), root, broken, time.Unix(0, 0)); err == nil {
+			t.Fatal("a layer that is no archive has another time")
+		}
+	}
+	if after := countFiles(); after != before {
+		t.Errorf("%d files are open, %d before", after, before)
 	}
 }
 

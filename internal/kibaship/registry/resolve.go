@@ -92,7 +92,7 @@ func (e *Error) why() string {
 	case errors.Is(e.err, context.DeadlineExceeded), errors.As(e.err, &timeout) && timeout.Timeout():
 		return "the registry does not answer"
 	case errors.Is(e.err, context.Canceled):
-		return "the operator is being stopped"
+		return "stopped before the registry answered"
 	default:
 		return "the registry cannot be reached, or is none"
 	}

@@ -24,7 +24,7 @@ type content struct {
 // contents are the policies that this program was built with, by their names. A change of a policy raises its revision, also that of
 // its annotation in config, so that an administrator may apply the policies of a later version first.
 var contents = map[string]content{
-	Fence:                                  {2, "d884277ec9b23a04"},
+	Fence:                                  {3, "e6ae66a1a72f54cb"},
 	"berg-operator-fence-deletions":        {1, "a90b45d7ba62c922"},
 	"berg-operator-own-namespace":          {2, "b29a7b23b4af6e02"},
 	"berg-operator-kibaship-tenants":       {1, "f25d0c4f706016b6"},

@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/sync/semaphore"
 	"golang.org/x/time/rate"
 )
 
@@ -36,8 +37,8 @@ type Limits struct {
 	Untrusted int
 	// Address is how many connections one address may have, trusted ones included. 0: any number.
 	Address int
-	// Bytes is how many bytes of bodies all untrusted connections may have sent together. The oldest one with a large body
-	// ends in favour of further bytes. Default: 16 MiB.
+	// Bytes is how many bytes of bodies all untrusted connections may have sent together. The oldest one with a large body,
+	// of the address that has sent most, ends in favour of further bytes. Handlers have as many at a time. Default: 16 MiB.
 	Bytes int64
 }
 
@@ -46,8 +47,9 @@ type Limits struct {
 // If there are too many, the oldest connection ends and not the latest: a client that opens many connections and says
 // nothing cannot keep others out, who say who they are within milliseconds.
 type Gate struct {
-	limits Limits
-	log    *slog.Logger
+	limits  Limits
+	log     *slog.Logger
+	handled *semaphore.Weighted // bytes of the bodies that handlers of untrusted requests have
 
 	mu        sync.Mutex
 	untrusted list.List // of *Guest, the oldest first
@@ -61,6 +63,7 @@ type Gate struct {
 type address struct {
 	connections int
 	untrusted   list.List // of *Guest, the oldest first
+	bytes       int64     // of bodies of these
 }
 
 // Guest is a connection of a port.
@@ -74,6 +77,7 @@ type Guest struct {
 	// all and own are its elements in the lists of the gate and of its address. Nil: it is trusted.
 	all, own *list.Element
 	bytes    int64
+	arrived  bool // its request, which is not answered yet
 }
 
 // NewGate returns the gate of a port. log names it.
@@ -85,7 +89,7 @@ func NewGate(limits Limits, log *slog.Logger) *Gate {
 		limits.Bytes = maxBytes
 	}
 	return &Gate{
-		limits: limits, log: log, addresses: map[netip.Prefix]*address{}, refusals: map[netip.Prefix]int{},
+		limits: limits, log: log, handled: semaphore.NewWeighted(limits.Bytes), addresses: map[netip.Prefix]*address{}, refusals: map[netip.Prefix]int{},
 		logged: rate.Sometimes{Interval: time.Minute},
 	}
 }
@@ -164,7 +168,42 @@ func (v *Guest) Refused() {
 	v.gate.refuse(v.from)
 }
 
-// received counts bytes of a body, and ends the oldest connection with a large body if all of them have sent too many.
+// handle notes that the request of an untrusted client has arrived, and may take as long as its answer. It waits while handlers have too
+// many bytes of bodies, as a handler keeps its bytes when its connection ends. The caller must call done when the handler has returned.
+func (v *Guest) handle(ctx context.Context) (done func(), err error) {
+	v.gate.mu.Lock()
+	weight := min(v.bytes, v.gate.limits.Bytes)
+	v.gate.mu.Unlock()
+	done = func() {}
+	if weight > 0 { // others would wait for those with bodies
+		if err := v.gate.handled.Acquire(ctx, weight); err != nil {
+			return done, err
+		}
+		done = func() { v.gate.handled.Release(weight) }
+	}
+	v.gate.mu.Lock()
+	defer v.gate.mu.Unlock()
+	v.arrived = true
+	v.timeout.Stop()
+	return done, nil
+}
+
+// rest starts the timeout of an untrusted connection for its next request.
+func (v *Guest) rest() {
+	g := v.gate
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if v.all == nil {
+		return
+	}
+	v.arrived, v.since = false, time.Now()
+	g.count(v, -v.bytes)
+	g.untrusted.MoveToBack(v.all)
+	g.addresses[v.from].untrusted.MoveToBack(v.own)
+	v.timeout.Reset(admitTime)
+}
+
+// received counts bytes of a body, and ends connections with large bodies if all of them have sent too many.
 func (v *Guest) received(n int) {
 	g := v.gate
 	g.mu.Lock()
@@ -172,23 +211,38 @@ func (v *Guest) received(n int) {
 	if v.all == nil {
 		return
 	}
-	v.bytes += int64(n)
-	g.bytes += int64(n)
-	for element := g.untrusted.Front(); element != nil && g.bytes > g.limits.Bytes; {
-		older := element.Value.(*Guest)
-		element = element.Next()
-		if older.bytes > freeBytes {
-			g.end(older)
+	g.count(v, int64(n))
+	for g.bytes > g.limits.Bytes {
+		var largest *Guest
+		for element := g.untrusted.Front(); element != nil; element = element.Next() {
+			other := element.Value.(*Guest)
+			if other.bytes > freeBytes && (largest == nil || g.addresses[other.from].bytes > g.addresses[largest.from].bytes) {
+				largest = other
+			}
 		}
+		if largest == nil {
+			return
+		}
+		g.end(largest)
 	}
 }
 
-// Drain ends the connections that are untrusted and not fresh, so that a server which stops does not wait for them.
+func (g *Gate) count(v *Guest, bytes int64) {
+	v.bytes += bytes
+	g.bytes += bytes
+	g.addresses[v.from].bytes += bytes
+}
+
+// Drain ends the connections that are untrusted, not fresh and without a request, so that a server which stops does not wait for them.
 func (g *Gate) Drain() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	for element := g.untrusted.Front(); element != nil && time.Since(element.Value.(*Guest).since) >= fresh; element = g.untrusted.Front() {
-		g.end(element.Value.(*Guest))
+	for element := g.untrusted.Front(); element != nil; {
+		v := element.Value.(*Guest)
+		element = element.Next()
+		if !v.arrived && time.Since(v.since) >= fresh {
+			g.end(v)
+		}
 	}
 }
 
@@ -215,7 +269,7 @@ func (g *Gate) trust(v *Guest) {
 		return
 	}
 	v.timeout.Stop()
-	g.bytes -= v.bytes
+	g.count(v, -v.bytes)
 	g.untrusted.Remove(v.all)
 	g.addresses[v.from].untrusted.Remove(v.own)
 	v.all, v.own = nil, nil
@@ -288,13 +342,21 @@ type guestKey struct{}
 
 // inContext stores the guest of a connection, so that the handlers of its requests find it.
 func inContext(ctx context.Context, conn net.Conn) context.Context {
+	if guest := guestBehind(conn); guest != nil {
+		return context.WithValue(ctx, guestKey{}, guest)
+	}
+	return ctx
+}
+
+// guestBehind returns the guest of a connection, also behind TLS.
+func guestBehind(conn net.Conn) *Guest {
 	if secure, ok := conn.(interface{ NetConn() net.Conn }); ok {
 		conn = secure.NetConn()
 	}
 	if c, ok := conn.(*Conn); ok {
-		return context.WithValue(ctx, guestKey{}, c.Guest)
+		return c.Guest
 	}
-	return ctx
+	return nil
 }
 
 // find returns the guest of a request; nil for a server without a gate, such as the server of a test.

@@ -188,6 +188,53 @@ func TestBytesOfUntrustedClientsAreLimited(t *testing.T) {
 	})
 }
 
+// A client that sends much ends its own connections, also if another one came earlier.
+func TestBytesAreThoseOfTheAddressThatSentMost(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := NewGate(Limits{Bytes: 100 << 10}, slog.New(slog.DiscardHandler))
+		server := visitor("192.0.2.1")
+		g.Admit(server).received(30 << 10)
+		for n := range 20 {
+			g.Admit(visitor("10.0.0.1")).received(25 << 10)
+			if server.closed() {
+				t.Fatalf("connection %d of another client ended the one of the API server", n+1)
+			}
+		}
+	})
+}
+
+// A connection that had its answer is a stranger's again, and one whose answer is being made is not.
+func TestAnAnsweredConnectionHasATimeoutAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := NewGate(Limits{}, slog.New(slog.DiscardHandler))
+		conn := visitor("10.0.0.1")
+		guest := g.Admit(conn)
+		guest.received(1000)
+		done, err := guest.handle(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		<-time.After(2 * admitTime)
+		g.Drain()
+		if conn.closed() {
+			t.Fatal("a connection ended before its answer")
+		}
+		done()
+		guest.rest()
+		if g.bytes != 0 {
+			t.Errorf("%d bytes are counted", g.bytes)
+		}
+		<-time.After(admitTime / 2)
+		if conn.closed() {
+			t.Error("the connection had no time for its next request")
+		}
+		<-time.After(admitTime)
+		if !conn.closed() {
+			t.Error("the connection stays")
+		}
+	})
+}
+
 // The administrator sees which address is refused, in one line a minute however many connections there are.
 func TestRefusalsAreCountedByAddress(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

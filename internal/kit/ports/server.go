@@ -8,7 +8,12 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"sync"
 	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+	"golang.org/x/sync/semaphore"
 )
 
 const (
@@ -21,6 +26,8 @@ const (
 	refusedTime = time.Second
 	idleTime    = 2 * time.Minute
 	maxHeader   = 16 << 10
+	// maxScrapes is how many answers with metrics are made at a time. Further requests wait.
+	maxScrapes = 4
 )
 
 // Options are the options of a Server.
@@ -32,8 +39,9 @@ type Options struct {
 	Limits Limits
 	// AnswerTime is how long an answer may take. Default: AnswerTime. A handler that streams sets its own deadlines.
 	AnswerTime time.Duration
-	// TrustRequests: a client is trusted as soon as its whole request has arrived, at ports that ask for no proof.
-	TrustRequests bool
+	// Anonymous: the port asks no client who it is. So no connection is ever trusted, and a request that has arrived has the time of
+	// its answer.
+	Anonymous bool
 	// KeepAlive: a connection may have several requests. Without it no client holds a connection for longer than its request.
 	KeepAlive bool
 	// Log names the port.
@@ -65,6 +73,13 @@ func NewServer(listener net.Listener, o Options) (*http.Server, net.Listener) {
 		ConnContext: inContext,
 		ErrorLog:    slog.NewLogLogger(o.Log.Handler(), slog.LevelDebug), // clients can cause any number of these
 	}
+	if o.Anonymous {
+		server.ConnState = func(conn net.Conn, state http.ConnState) {
+			if guest := guestBehind(conn); guest != nil && state == http.StateIdle {
+				guest.rest()
+			}
+		}
+	}
 	server.SetKeepAlivesEnabled(o.KeepAlive)
 	// Shutdown waits for connections that have sent nothing yet. The untrusted ones would hold it for admitTime.
 	server.RegisterOnShutdown(gate.Drain)
@@ -74,18 +89,20 @@ func NewServer(listener net.Listener, o Options) (*http.Server, net.Listener) {
 // serve ends the deadline of a request that has arrived: the answer may take longer, and the server would notice the end of
 // the deadline as that of the connection. Until then it counts the bytes of the body.
 func (o Options) serve(w http.ResponseWriter, r *http.Request) {
-	guest := find(r.Context())
-	arrived := func() {
+	guest, done := find(r.Context()), func() {}
+	defer func() { done() }()
+	arrived := func() (err error) {
 		// A writer without deadlines, such as the writer of a test, has none to end.
 		_ = http.NewResponseController(w).SetReadDeadline(time.Time{})
-		if o.TrustRequests && guest != nil {
-			guest.Trust()
+		if o.Anonymous && guest != nil {
+			done, err = guest.handle(r.Context())
 		}
+		return err
 	}
 	if r.ContentLength == 0 {
-		arrived()
+		_ = arrived() // without a body it waits for nothing
 	} else {
-		r.Body = &body{r.Body, guest, arrived}
+		r.Body = &body{ReadCloser: r.Body, guest: guest, arrived: sync.OnceValue(arrived)}
 	}
 	o.Handler.ServeHTTP(w, r)
 }
@@ -93,7 +110,7 @@ func (o Options) serve(w http.ResponseWriter, r *http.Request) {
 type body struct {
 	io.ReadCloser
 	guest   *Guest
-	arrived func()
+	arrived func() error
 }
 
 // Read counts the bytes against the limit of the guest, and reports the end of the body.
@@ -103,7 +120,9 @@ func (b *body) Read(p []byte) (int, error) {
 		b.guest.received(n)
 	}
 	if errors.Is(err, io.EOF) {
-		b.arrived()
+		if failed := b.arrived(); failed != nil {
+			return n, failed
+		}
 	}
 	return n, err
 }
@@ -125,6 +144,17 @@ func Refuse(w http.ResponseWriter, r *http.Request) {
 	if guest := find(r.Context()); guest != nil {
 		guest.Refused()
 	}
+}
+
+// NewMetricsHandler serves metrics. An answer is complete before it is sent: a client that does not read keeps no other one waiting.
+func NewMetricsHandler(metrics prometheus.Gatherer) http.Handler {
+	slots, handler := semaphore.NewWeighted(maxScrapes), promhttp.HandlerFor(metrics, promhttp.HandlerOpts{})
+	return http.TimeoutHandler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if slots.Acquire(r.Context(), 1) == nil {
+			defer slots.Release(1)
+			handler.ServeHTTP(w, r)
+		}
+	}), AnswerTime/2, "")
 }
 
 // Stream returns a writer for an answer without an end: each write has a deadline of its own.

@@ -10,7 +10,9 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"strconv"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -155,6 +157,70 @@ func TestAFullPortServesOthers(t *testing.T) {
 		if line, err := bufio.NewReader(conn).ReadString('\n'); err != nil || !strings.HasPrefix(line, "HTTP/1.1 200") {
 			t.Errorf("request %d: %s %v", n, line, err)
 		}
+	}
+}
+
+// A client without proof is not trusted because it asked something and got an answer.
+func TestAnsweredClientsOfAnAnonymousPortStayFew(t *testing.T) {
+	address := start(t, Options{Anonymous: true, KeepAlive: true, Limits: Limits{Untrusted: 16}, Handler: http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})})
+	var open atomic.Int32
+	for range 200 {
+		conn := send(t, address, "GET / HTTP/1.1\r\nHost: x\r\n\r\n")
+		answer := bufio.NewReader(conn)
+		if line, err := answer.ReadString('\n'); err != nil || !strings.HasPrefix(line, "HTTP/1.1 200") {
+			t.Fatalf("%s %v", line, err)
+		}
+		open.Add(1)
+		go func() {
+			_, _ = io.Copy(io.Discard, answer)
+			open.Add(-1)
+		}()
+		<-time.After(fresh / 50) // the oldest of one address ends once it is not fresh
+	}
+	<-time.After(fresh)
+	_, _ = bufio.NewReader(send(t, address, "GET / HTTP/1.1\r\nHost: x\r\n\r\n")).ReadString('\n')
+	for deadline := time.Now().Add(5 * time.Second); open.Load() > 16; <-time.After(10 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("%d connections are open", open.Load())
+		}
+	}
+}
+
+// Whole bodies cost as little as unfinished ones, however long handlers take for them.
+func TestHandlersHaveFewBytesOfBodies(t *testing.T) {
+	const limit, size, clients = 256 << 10, 64 << 10, 12
+	var held, most, answered atomic.Int64
+	full := make(chan struct{}, clients)
+	release := make(chan struct{})
+	address := start(t, Options{Anonymous: true, Limits: Limits{Bytes: limit}, Handler: http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		content, err := io.ReadAll(r.Body)
+		if err != nil {
+			return
+		}
+		n := held.Add(int64(len(content)))
+		most.Store(max(n, most.Load()))
+		full <- struct{}{}
+		<-release
+		held.Add(-int64(len(content)))
+		answered.Add(1)
+	})})
+	request := "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: " + strconv.Itoa(size) + "\r\n\r\n" + strings.Repeat("x", size)
+	for range clients {
+		send(t, address, request)
+	}
+	for range limit / size {
+		<-full
+	}
+	<-time.After(100 * time.Millisecond)
+	close(release)
+	if _, err := io.ReadAll(send(t, address, request)); err != nil {
+		t.Error(err)
+	}
+	if most.Load() > limit {
+		t.Errorf("handlers had %d bytes together", most.Load())
+	}
+	if answered.Load() == 0 {
+		t.Error("no request was answered")
 	}
 }
 

@@ -36,6 +36,7 @@ import (
 
 	"github.com/bergctf/berg-operator/internal/config"
 	"github.com/bergctf/berg-operator/internal/kit/admissionpolicy"
+	"github.com/bergctf/berg-operator/internal/operator"
 )
 
 // Command, as the first argument of the program, runs the installer. The next argument is the name of the operator's account, of its
@@ -62,7 +63,7 @@ func New(ctx context.Context, restConfig *rest.Config, process config.Process, a
 	}
 	own := cache.ByObject{Namespaces: map[string]cache.Config{process.Namespace: {FieldSelector: fields.OneTermEqualSelector(metav1.ObjectNameField, account)}}}
 	mgr, err := ctrl.NewManager(restConfig, ctrl.Options{
-		Scheme: scheme, HealthProbeBindAddress: process.HealthProbeBindAddress, Metrics: server.Options{BindAddress: "0"},
+		Scheme: scheme, HealthProbeBindAddress: "0", Metrics: server.Options{BindAddress: "0"}, // operator.ServeProbes serves them
 		Cache:      cache.Options{ByObject: map[client.Object]cache.ByObject{&rbacv1.Role{}: own, &rbacv1.RoleBinding{}: own}},
 		Client:     client.Options{Cache: &client.CacheOptions{DisableFor: []client.Object{&schedulingv1.PriorityClass{}}}},
 		Controller: ctrlconfig.Controller{SkipNameValidation: ptr.To(skipNameValidation)},
@@ -94,7 +95,7 @@ func New(ctx context.Context, restConfig *rest.Config, process config.Process, a
 	if err != nil {
 		return nil, fmt.Errorf("set up the installer: %w", err)
 	}
-	return mgr, errors.Join(mgr.AddHealthzCheck("ping", func(*http.Request) error { return nil }), mgr.AddReadyzCheck(Command, i.ready))
+	return mgr, operator.ServeProbes(mgr, process.HealthProbeBindAddress, i.ready)
 }
 
 // parse returns the objects of a YAML file.

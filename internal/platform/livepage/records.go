@@ -65,7 +65,7 @@ func trimRecord(object any) (any, error) {
 	kept.Namespace, kept.Name, kept.UID, kept.ResourceVersion, kept.CreationTimestamp = m.Namespace, m.Name, m.UID, m.ResourceVersion, m.CreationTimestamp
 	kept.Annotations, kept.Labels = map[string]string{}, map[string]string{}
 	for _, key := range []string{bergv1.AnnotationInstance, bergv1.AnnotationChallenge} {
-		kept.Annotations[key] = m.Annotations[key]
+		kept.Annotations[key] = beginning(m.Annotations[key], maxEventText)
 	}
 	for _, key := range []string{bergv1.LabelOwnerID, bergv1.LabelSource} {
 		if value := m.Labels[key]; value != "" {

@@ -13,7 +13,6 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"golang.org/x/net/netutil"
 	"golang.org/x/time/rate"
 	corev1 "k8s.io/api/core/v1"
@@ -372,12 +371,12 @@ func (c *Config) port(handler http.Handler, secure *tls.Config, log *slog.Logger
 
 // healthPort returns the options of the port of metrics and health.
 func healthPort(metrics prometheus.Gatherer, isReady func() bool, log *slog.Logger) ports.Options {
-	return ports.Options{Handler: healthHandler(metrics, isReady), TrustRequests: true, Log: log.With("port", "metrics")}
+	return ports.Options{Handler: healthHandler(metrics, isReady), Anonymous: true, Log: log.With("port", "metrics")}
 }
 
 func healthHandler(metrics prometheus.Gatherer, isReady func() bool) http.Handler {
 	mux := http.NewServeMux()
-	mux.Handle("GET /metrics", promhttp.HandlerFor(metrics, promhttp.HandlerOpts{}))
+	mux.Handle("GET /metrics", ports.NewMetricsHandler(metrics))
 	mux.HandleFunc("GET /healthz", func(http.ResponseWriter, *http.Request) {})
 	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
 		if !isReady() {

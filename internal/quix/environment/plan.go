@@ -122,10 +122,8 @@ func namespace(in Inputs) *corev1.Namespace {
 	env := in.Environment
 	labels := identity(env, quixv1.ManagedBy)
 	labels[quixv1.LabelPlatform] = quixv1.Platform
-	if level := string(in.Config.PodSecurity); level != "" {
-		for _, mode := range []string{"enforce", "warn", "audit"} {
-			labels["pod-security.kubernetes.io/"+mode] = level
-		}
+	for _, mode := range []string{"enforce", "warn", "audit"} {
+		labels["pod-security.kubernetes.io/"+mode] = string(in.Config.PodSecurity)
 	}
 	return &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
 		Name:   namespaceName(env),

@@ -75,11 +75,11 @@ func TestPlan(t *testing.T) {
 }
 
 func TestPodSecurityIsThatOfTheSetting(t *testing.T) {
-	for _, level := range []string{"", "restricted"} {
+	for level, want := range map[string]string{"": "baseline", "restricted": "restricted", "privileged": "privileged"} {
 		in := testInputs(t)
 		in.Config = testConfig(t, map[string]string{"ENVIRONMENT_POD_SECURITY": level})
 		for _, mode := range []string{"enforce", "warn", "audit"} {
-			if got := namespace(in).Labels["pod-security.kubernetes.io/"+mode]; got != level {
+			if got := namespace(in).Labels["pod-security.kubernetes.io/"+mode]; got != want {
 				t.Errorf("%q: %s is %q", level, mode, got)
 			}
 		}
@@ -106,6 +106,8 @@ func TestMetadataIsGuarded(t *testing.T) {
 		quixv1.LabelEnvironmentID:   "alpha",
 		quixv1.LabelEnvironmentName: "team-a",
 		"ManagedBy":                 "Quix",
+
+		"pod-security.kubernetes.io/enforce": "baseline", "pod-security.kubernetes.io/warn": "baseline", "pod-security.kubernetes.io/audit": "baseline",
 	}, ns.Labels); diff != "" {
 		t.Errorf("labels: %s", diff)
 	}

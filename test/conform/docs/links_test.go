@@ -46,6 +46,17 @@ func TestPagesHaveNoMergeConflicts(t *testing.T) {
 	}
 }
 
+// joined is a line of a table that a program has joined with others.
+var joined = regexp.MustCompile(`(?m)^.*[^-:| \n].*\| -{3,} \|.*$`)
+
+func TestTablesHaveARowALine(t *testing.T) {
+	for _, page := range pages(t) {
+		if line := joined.FindString(code.ReplaceAllString(string(read(t, page)), "")); line != "" {
+			t.Errorf("%s: rows of a table are in one line: %q", page, line)
+		}
+	}
+}
+
 func TestLinksLeadSomewhere(t *testing.T) {
 	checked := 0
 	for _, page := range pages(t) {

@@ -21,6 +21,7 @@ import (
 	toolscache "k8s.io/client-go/tools/cache"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 
 	ciliumv2 "github.com/cilium/cilium/pkg/k8s/apis/cilium.io/v2"
 	"github.com/cilium/cilium/pkg/policy/api"
@@ -228,6 +229,13 @@ func TestCustomResourcesTakeLittleMemory(t *testing.T) {
 		if _, ok := reflect.New(kind).Interface().(client.Object); ok && gvk.Group == gatewayv1.GroupName {
 			checkMetadata(t, "berg-gate", gvk, kind, follow.CacheOptions().DefaultTransform)
 		}
+	}
+	for object, options := range follow.CacheOptions().ByObject {
+		gvk, err := apiutil.GVKForObject(object, follow.Scheme())
+		if err != nil {
+			t.Fatal(err)
+		}
+		checkMetadata(t, "berg-gate", gvk, reflect.TypeOf(object).Elem(), options.Transform)
 	}
 	namespace := corev1.SchemeGroupVersion.WithKind("Namespace")
 	checkMetadata(t, "berg-gate", namespace, reflect.TypeFor[metav1.PartialObjectMetadata](), follow.CacheOptions().DefaultTransform)

@@ -59,20 +59,22 @@ var _ = Describe("Strangers without a token", Label("network", "attack"), Serial
 
 	DescribeTable("do not take a port away", func(ctx SpecContext, t target, pods func(context.Context) []corev1.Pod) {
 		pod := pods(ctx)[0]
-		crowd := &strangers.Crowd{
-			Address: net.JoinHostPort(pod.Status.PodIP, t.port), TLS: t.secure, Request: strangers.Unfinished, Dial: world.DialNode(ctx),
+		for _, sent := range []string{strangers.Unfinished, "GET " + t.path + " HTTP/1.1\r\nHost: x\r\n\r\n"} {
+			crowd := &strangers.Crowd{
+				Address: net.JoinHostPort(pod.Status.PodIP, t.port), TLS: t.secure, Request: sent, Stays: true, Dial: world.DialNode(ctx),
+			}
+			DeferCleanup(crowd.Leave)
+			Expect(crowd.Join(ctx, crowdSize)).To(Succeed())
+			for range 20 {
+				Expect(request(ctx, t, crowd)).To(Equal(t.want))
+			}
+			Eventually(crowd.Open).WithContext(ctx).Should(BeNumerically("<=", t.limit))
+			Eventually(crowd.Open).WithContext(ctx).WithTimeout(deployed.ReactLimit).Should(BeZero())
 		}
-		DeferCleanup(crowd.Leave)
-		Expect(crowd.Join(ctx, crowdSize)).To(Succeed())
-		for range 20 {
-			Expect(request(ctx, t, crowd)).To(Equal(t.want))
-		}
-		Eventually(crowd.Open).WithContext(ctx).Should(BeNumerically("<=", t.limit))
-		Eventually(crowd.Open).WithContext(ctx).WithTimeout(deployed.ReactLimit).Should(BeZero())
 		var after corev1.Pod
 		Expect(world.Get(ctx, client.ObjectKeyFromObject(&pod), &after)).To(Succeed())
 		Expect(after.Status.ContainerStatuses[0].RestartCount).To(Equal(pod.Status.ContainerStatuses[0].RestartCount))
-		AddReportEntry("strangers", fmt.Sprintf("%s: %d connections without proof, %d requests answered", t.name, crowdSize, 20))
+		AddReportEntry("strangers", fmt.Sprintf("%s: %d connections without proof, %d requests answered", t.name, 2*crowdSize, 40))
 	},
 		Entry("of the platform API", SpecTimeout(deployed.SpecLimit), target{"platform API", "8080", false, 1024, 200, "/healthcheck", token}, platformPods(token)),
 		Entry("of the platform API's metrics", SpecTimeout(deployed.SpecLimit), target{"platform API: metrics", "8081", false, 512, 200, "/metrics", ""}, platformPods(token)),

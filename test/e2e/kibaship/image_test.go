@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -113,6 +114,9 @@ var _ = Describe("The image of a commit", func() {
 	}, SpecTimeout(4*buildLimit))
 
 	It("may have a layer of 1.8 GB with the limits that are the default", Serial, func(ctx SpecContext) {
+		var disk syscall.Statfs_t
+		Expect(syscall.Statfs(site.Repositories, &disk)).To(Succeed())
+		Expect(disk.Bavail*uint64(disk.Bsize)).To(BeNumerically(">", uint64(10<<30)), "the file is in the container, its layer, the archive, the pushed layer and the registry")
 		p := newPlatform(ctx)
 		newRepository(ctx, "public/"+p.project, map[string]string{
 			"Dockerfile": "FROM registry.berg.test/base:1\nRUN dd if=/dev/urandom of=/large bs=1M count=1800\nCMD [\"sh\",\"-c\",\"ls -l /large\"]\n",
@@ -207,16 +211,17 @@ var _ = Describe("A build whose surroundings fail", Serial, func() {
 // signalGit sends a signal to the git server of the cluster.
 func signalGit(signal syscall.Signal) {
 	GinkgoHelper()
+	Expect(syscall.Kill(findProcess("git").PID, signal)).To(Succeed())
+}
+
+// findProcess returns a process of the cluster.
+func findProcess(component string) process.Process {
+	GinkgoHelper()
 	all, err := process.Of(filepath.Dir(filepath.Dir(os.Getenv("KUBECONFIG"))))
 	Expect(err).NotTo(HaveOccurred())
-	sent := false
-	for _, found := range all {
-		if found.Component == "git" {
-			Expect(syscall.Kill(found.PID, signal)).To(Succeed())
-			sent = true
-		}
-	}
-	Expect(sent).To(BeTrue(), "the git server is not found")
+	at := slices.IndexFunc(all, func(p process.Process) bool { return p.Component == component && p.Leader })
+	Expect(at).To(BeNumerically(">=", 0), "%s is not found", component)
+	return all[at]
 }
 
 // pod waits for the pod of the build of a Project, until its commands run.

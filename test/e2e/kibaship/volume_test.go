@@ -1,7 +1,9 @@
 package kibaship
 
 import (
+	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 
@@ -45,6 +47,18 @@ var _ = Describe("A build with a volume", Serial, func() {
 		Expect(p.run(ctx, d.Status.BuiltImage.Reference)).To(Equal("two pods"))
 	}, SpecTimeout(3*buildLimit))
 
+	It("says that its volume is full", func(ctx SpecContext) {
+		onNode(ctx, "mount", "-t", "tmpfs", "-o", "size=64m,mode=0755", "tmpfs", provideVolume(ctx, class))
+		p := newPlatform(ctx)
+		newRepository(ctx, "public/"+p.project, map[string]string{
+			"Dockerfile": "FROM registry.berg.test/base:1\nRUN dd if=/dev/urandom of=/large bs=1M count=40\n",
+		})
+		d := p.deploy(ctx, p.application(ctx, "public/"+p.project), "")
+		ends(ctx, d, metav1.ConditionFalse, kibashipv1.ReasonRunFailed)
+		// The archive of the image fits, and its layer a second time does not.
+		Expect(d.Status.Message).To(And(ContainSubstring("Step push failed: the image that was built: layer "), ContainSubstring("no space left on device. The disk of the node, or the volume, is full: ")))
+	}, SpecTimeout(3*buildLimit))
+
 	It("keeps an author's code from tokens, the login and the commit, as one without does", func(ctx SpecContext) {
 		provideVolume(ctx, class)
 		_, password, _ := strings.Cut(site.Login, ":")
@@ -53,14 +67,15 @@ var _ = Describe("A build with a volume", Serial, func() {
 	}, SpecTimeout(3*buildLimit))
 })
 
-// provideVolume makes a StorageClass with one volume, which a build on the node may claim.
-func provideVolume(ctx SpecContext, class string) {
+// provideVolume makes a StorageClass with one volume, which a build on the node may claim, and returns the path of the volume there.
+func provideVolume(ctx SpecContext, class string) (path string) {
 	GinkgoHelper()
 	// The kubelet's folder of the node is this one of the cluster's state.
 	dir, err := os.MkdirTemp(filepath.Join(filepath.Dir(filepath.Dir(os.Getenv("KUBECONFIG"))), "kubelet"), "volume-")
 	Expect(err).NotTo(HaveOccurred())
 	Expect(os.Chmod(dir, 0o755)).To(Succeed())
 	DeferCleanup(os.RemoveAll, dir)
+	path = "/var/lib/kubelet/" + filepath.Base(dir)
 	volume := &corev1.PersistentVolume{
 		ObjectMeta: metav1.ObjectMeta{Name: filepath.Base(dir)},
 		Spec: corev1.PersistentVolumeSpec{
@@ -68,7 +83,7 @@ func provideVolume(ctx SpecContext, class string) {
 			AccessModes:                   []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
 			StorageClassName:              class,
 			PersistentVolumeReclaimPolicy: corev1.PersistentVolumeReclaimRetain,
-			PersistentVolumeSource:        corev1.PersistentVolumeSource{Local: &corev1.LocalVolumeSource{Path: "/var/lib/kubelet/" + filepath.Base(dir)}},
+			PersistentVolumeSource:        corev1.PersistentVolumeSource{Local: &corev1.LocalVolumeSource{Path: path}},
 			NodeAffinity: &corev1.VolumeNodeAffinity{Required: &corev1.NodeSelector{NodeSelectorTerms: []corev1.NodeSelectorTerm{{
 				MatchExpressions: []corev1.NodeSelectorRequirement{{Key: corev1.LabelHostname, Operator: corev1.NodeSelectorOpIn, Values: []string{"node"}}},
 			}}}},
@@ -79,4 +94,13 @@ func provideVolume(ctx SpecContext, class string) {
 		Expect(world.Create(ctx, o)).To(Succeed())
 		DeferCleanup(func(ctx SpecContext) { Expect(world.Delete(ctx, o)).To(Succeed()) }, NodeTimeout(deployed.ReactLimit))
 	}
+	return path
+}
+
+// onNode runs a command in the mounts of the node.
+func onNode(ctx SpecContext, command ...string) {
+	GinkgoHelper()
+	target := fmt.Sprintf("--target=%d", findProcess("kubelet").PID)
+	out, err := exec.CommandContext(ctx, "nsenter", append([]string{target, "--mount", "--"}, command...)...).CombinedOutput()
+	Expect(err).NotTo(HaveOccurred(), string(out))
 }

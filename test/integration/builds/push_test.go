@@ -14,13 +14,16 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/google/uuid"
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -39,6 +42,7 @@ import (
 	"github.com/bergctf/berg-operator/test/lib/gitrepo"
 	"github.com/bergctf/berg-operator/test/lib/inprocess"
 	"github.com/bergctf/berg-operator/test/lib/installed"
+	"github.com/bergctf/berg-operator/test/lib/transport"
 )
 
 // receiverUser is the account of config/kibaship/pushes.
@@ -65,7 +69,11 @@ func newWatched(ctx context.Context, changes map[string]string, modify ...func(*
 	for _, m := range modify {
 		m(spec.GitRepository)
 	}
-	return watched{newWorld(ctx, spec, registrySecret), repository}
+	secrets := []string{registrySecret}
+	if ref := spec.GitRepository.SecretRef; ref != nil && ref.Name != registrySecret {
+		secrets = append(secrets, ref.Name)
+	}
+	return watched{newWorld(ctx, spec, secrets...), repository}
 }
 
 // deployment is the one of a branch.
@@ -208,8 +216,65 @@ var _ = Describe("A push", func() {
 		w.shows(ctx, metav1.ConditionFalse, kibashipv1.ReasonRepositoryNotRead, "wants another login")
 	})
 
+	It("is found without a right that a Project without pushes does not need", func(ctx context.Context) {
+		const token = "git-token"
+		w := newWatched(ctx, nil, func(g *kibashipv1.GitRepository) {
+			g.PublicAccess, g.SecretRef = false, &kibashipv1.LocalReference{Name: token}
+		})
+		w.Token = "x" // what the Secret of newWorld has
+		var reads atomic.Int32
+		count := transport.Showing(func(r *http.Request) {
+			if r.Method == http.MethodGet && strings.HasSuffix(r.URL.Path, "/namespaces/"+w.namespace+"/secrets/"+token) {
+				reads.Add(1)
+			}
+		})
+		settings := map[string]string{"GIT_PROVIDER_URLS": "github.com=" + w.URL}
+
+		By("pushes start nothing: the token is not read")
+		inprocess.Restart(settings, count)
+		apiserver.Change(ctx, w.app, func() { w.app.Spec.GitRepository.AutoBuild.Branches = []string{"main"} })
+		expect.Becomes(ctx, w.app, func(g Gomega) { g.Expect(w.app.Status.ObservedGeneration).To(Equal(w.app.Generation)) })
+		w.shows(ctx, metav1.ConditionFalse, kibashipv1.ReasonAutoBuildOff, "GIT_POLL_INTERVAL")
+		Expect(reads.Load()).To(BeZero())
+
+		By("the operator has the rights that it grants the account of a Project, and no other in its namespace")
+		granted := &rbacv1.Role{}
+		Expect(k8s.Get(ctx, client.ObjectKey{Namespace: w.namespace, Name: naming.AdminRole(w.project)}, granted)).To(Succeed())
+		Expect(granted.Rules).NotTo(ContainElement(HaveField("Resources", ContainElement(rbacv1.ResourceAll))), "rights that it could not do without")
+		role := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: kibashipv1.ProjectAdmin}}
+		Expect(k8s.Get(ctx, client.ObjectKeyFromObject(role), role)).To(Succeed())
+		all := role.Rules
+		limit := func(ctx context.Context, rules []rbacv1.PolicyRule) {
+			GinkgoHelper()
+			apiserver.Change(ctx, role, func() { role.Rules = rules })
+		}
+		DeferCleanup(func(ctx context.Context) { limit(ctx, all) })
+		limit(ctx, granted.Rules)
+		settings["GIT_POLL_INTERVAL"] = "1s"
+		inprocess.Restart(settings, count)
+		d := w.builds(ctx, w.deployment("main"), w.Git("rev-parse", "main"))
+		Expect(reads.Load()).To(BeNumerically(">", 0))
+		w.builds(ctx, d, w.Commit("main", "second"))
+
+		By("without the right to read Secrets it finds nothing, and says so")
+		var fewer []rbacv1.PolicyRule
+		for _, rule := range granted.Rules {
+			rule.Resources = slices.DeleteFunc(slices.Clone(rule.Resources), func(resource string) bool { return resource == "secrets" })
+			fewer = append(fewer, rule)
+		}
+		limit(ctx, fewer)
+		w.Token = "another" // the token is read again
+		w.shows(ctx, metav1.ConditionFalse, kibashipv1.ReasonRepositoryNotRead, "forbidden")
+	})
+
 	It("is announced by a webhook, which alone builds nothing", func(ctx context.Context) {
 		Expect(installed.Folder(ctx, k8s, "config/kibaship/pushes", "kubectl")).To(Succeed())
+		By("the key of the receiver is there before an Application needs it")
+		key := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: installed.Namespace, Name: hook.KeySecret}}
+		Expect(client.IgnoreNotFound(k8s.Delete(ctx, key))).To(Succeed())
+		inprocess.Restart(map[string]string{"GIT_WEBHOOK_URL": "https://pushes.example.org/"}, nil)
+		Eventually(func() error { return k8s.Get(ctx, client.ObjectKeyFromObject(key), key) }).Should(Succeed())
+
 		w := newWatched(ctx, map[string]string{"GIT_WEBHOOK_URL": "https://pushes.example.org/"})
 		d := w.builds(ctx, w.deployment("main"), w.Git("rev-parse", "main"))
 		w.shows(ctx, metav1.ConditionTrue, kibashipv1.ReasonWatching, "")
@@ -435,7 +500,7 @@ func startReceiver(ctx context.Context) string {
 	Expect(err).NotTo(HaveOccurred())
 	url := "http://" + listener.Addr().String()
 	server, listener := ports.NewServer(listener, ports.Options{
-		Handler: &hook.Receiver{KeyFile: file, Client: writes, Clock: clock.RealClock{}, Log: logger}, KeepAlive: true, Log: logger,
+		Handler: &hook.Receiver{KeyFile: file, Client: writes, Clock: clock.RealClock{}, Log: logger}, Log: logger,
 	})
 	go func() { _ = server.Serve(listener) }()
 	DeferCleanup(func() { _ = server.Close() })

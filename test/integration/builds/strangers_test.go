@@ -97,6 +97,13 @@ var _ = Describe("The receiver of webhooks", Label("attack"), func() {
 		w.builds(ctx, d, newest)
 		AddReportEntry("webhooks", fmt.Sprintf("the right one was answered after %s, among 1000 connections of strangers", took.Round(time.Millisecond)))
 
+		By("a tenant with the secret of an own Application, who keeps the connections")
+		tenant := &strangers.Crowd{Address: slow.Address, Stays: true, Request: "POST " + path + " HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\nX-Gitlab-Token: " + key + "\r\n\r\n"}
+		DeferCleanup(tenant.Leave)
+		Expect(tenant.Join(ctx, 1000)).To(Succeed())
+		Eventually(tenant.Open).WithContext(ctx).WithTimeout(5 * time.Second).Should(BeZero())
+		Expect(tenant.Answered()).To(Equal(1000))
+
 		By("a server without limits, which keeps every stranger")
 		listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", "127.0.0.1:0")
 		Expect(err).NotTo(HaveOccurred())

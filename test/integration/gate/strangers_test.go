@@ -103,9 +103,9 @@ var _ = Describe("A Gateway of the class in a namespace of others", Label("attac
 })
 
 var _ = Describe("The port of a replica for the operator", Label("attack"), func() {
-	It("is kept by no stranger", func(ctx SpecContext) {
+	DescribeTable("is kept by no stranger", func(ctx SpecContext, sent string) {
 		gate := newReplica(ctx, "127.0.0.19", account(ctx))
-		crowd := &strangers.Crowd{Address: gate.admin, Request: strangers.Unfinished}
+		crowd := &strangers.Crowd{Address: gate.admin, Request: sent, Stays: true}
 		DeferCleanup(crowd.Leave)
 		Expect(crowd.Join(ctx, 1000)).To(Succeed())
 		for range 20 {
@@ -119,5 +119,8 @@ var _ = Describe("The port of a replica for the operator", Label("attack"), func
 		}
 		Eventually(crowd.Open).WithContext(ctx).WithTimeout(5*time.Second).Should(BeNumerically("<=", 512), "a request has ten seconds")
 		Eventually(crowd.Open).WithContext(ctx).WithTimeout(limits.Scaled(time.Minute)).Should(BeZero())
-	}, SpecTimeout(limits.Scaled(3*time.Minute)))
+	},
+		Entry("whose body does not come", SpecTimeout(limits.Scaled(3*time.Minute)), strangers.Unfinished),
+		Entry("who had an answer, and does not leave", SpecTimeout(limits.Scaled(3*time.Minute)), "GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n"),
+	)
 })

@@ -288,6 +288,21 @@ var _ = Describe("With the operator's token", Ordered, Label("versions"), func()
 		}),
 	)
 
+	It("in a namespace of an instance it changes no pod but its labels and annotations", func(ctx context.Context) {
+		// As in the namespace of a prepared instance.
+		meta := metav1.ObjectMeta{Namespace: instance, Name: "stolen"}
+		apiserver.Create(ctx, &rbacv1.Role{ObjectMeta: meta, Rules: []rbacv1.PolicyRule{{APIGroups: []string{""}, Resources: []string{"pods"}, Verbs: []string{"patch"}}}})
+		apiserver.Create(ctx, &rbacv1.RoleBinding{ObjectMeta: meta, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: "stolen"}, Subjects: []rbacv1.Subject{itself}})
+		pod := &corev1.Pod{ObjectMeta: meta, Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "a", Image: "registry.example.com/a:1"}}}}
+		apiserver.Create(ctx, pod)
+		change := func(patch string) error {
+			return stolen.Patch(ctx, pod.DeepCopy(), apiserver.RawPatch(patch), client.DryRunAll)
+		}
+		Eventually(func() error { return change(`{"metadata": {"annotations": {"a": "b"}}}`) }).WithContext(ctx).Should(Succeed())
+		refused(change(`[{"op": "replace", "path": "/spec/containers/0/image", "value": "registry.example.com/b:1"}]`))
+		refused(change(`[{"op": "add", "path": "/spec/tolerations/-", "value": {"operator": "Exists"}}]`))
+	})
+
 	It("no Secret of a tunnel gets the token of an account", func(ctx context.Context) {
 		token := tokenIn(tenant)
 		token.Labels = map[string]string{tunnelv1.LabelManagedBy: tunnelv1.ManagedBy}

@@ -3,6 +3,7 @@ package operator
 import (
 	"context"
 	"crypto/tls"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -73,6 +74,36 @@ var _ = Describe("Strangers at the ports of operators as processes", Ordered, Co
 		Entry("webhooks, with bodies that do not come", "webhooks", strangers.Unfinished),
 		Entry("webhooks, without a word", "webhooks", ""),
 	)
+
+	It("send whole requests, as large as they like, and cost little memory", func(ctx context.Context) {
+		const senders, size, maxMemory = 256, 3 << 20, 400 << 20
+		served, err := launch.FreeAddress()
+		Expect(err).NotTo(HaveOccurred())
+		p := start(ctx, "WEBHOOK_BIND_ADDRESS="+served, "WEBHOOK_CERT_DIR="+certificates()).ready()
+		large := fmt.Sprintf(`{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v1","request":{"uid":"1","object":{"a":%q}}}`, strings.Repeat("a", size))
+		crowd := &strangers.Crowd{Address: served, TLS: true, Stays: true, Request: fmt.Sprintf(
+			"POST / HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s", len(large), large)}
+		DeferCleanup(crowd.Leave)
+		joined := make(chan error, 1)
+		go func() { joined <- crowd.Join(ctx, senders) }()
+		for done := false; !done; {
+			Expect(review(ctx, served)).To(ContainSubstring(`"allowed":true`))
+			select {
+			case err := <-joined:
+				Expect(err).NotTo(HaveOccurred())
+				done = true
+			default:
+			}
+		}
+		status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.PID()))
+		Expect(err).NotTo(HaveOccurred())
+		var peak int
+		_, rest, _ := strings.Cut(string(status), "VmHWM:")
+		Expect(fmt.Sscan(rest, &peak)).Error().NotTo(HaveOccurred())
+		AddReportEntry("memory", fmt.Sprintf("%d MiB at most, while %d clients sent %d MiB each; %d had an answer", peak>>10, senders, size>>20, crowd.Answered()))
+		Expect(peak << 10).To(BeNumerically("<", maxMemory))
+		Expect(strings.Count(p.Text(), "unable to")).To(BeZero(), "strangers fill the log")
+	})
 
 	It("use up no rate of those who may scrape", func(ctx context.Context) {
 		p := start(ctx).ready()

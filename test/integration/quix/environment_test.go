@@ -74,6 +74,24 @@ var _ = Describe("An environment", func() {
 		Expect(apierrors.IsNotFound(k8s.Get(ctx, client.ObjectKeyFromObject(ns), ns))).To(BeTrue(), "the finalizer is removed before the namespace is gone")
 	})
 
+	It("gives the platform no pod with rights on its node", func(ctx context.Context) {
+		env := quixtest.Environment(ctx, quixtest.NewID())
+		expect.Settles(ctx, env, quixv1.PhaseReady)
+		platform, namespace := apiserver.As("system:serviceaccount:quix-environment:quix-platform-account"), environmentNamespace(ctx, env).Name
+		pod := func(spec string) client.Object {
+			return apiserver.Object("{apiVersion: v1, kind: Pod, metadata: {name: a, namespace: " + namespace + "}, spec: {containers: [{name: a, image: a" + spec + "}")
+		}
+		// The API server learns of the binding a moment later.
+		Eventually(func() error { return platform.Create(ctx, pod("}]}"), client.DryRunAll) }).WithContext(ctx).Should(Succeed())
+		for name, spec := range map[string]string{
+			"privileged":            ", securityContext: {privileged: true}}]}",
+			"a folder of its node":  "}], volumes: [{name: a, hostPath: {path: /}}]}",
+			"processes of its node": "}], hostPID: true}",
+		} {
+			Expect(platform.Create(ctx, pod(spec), client.DryRunAll)).To(MatchError(apierrors.IsForbidden, "is refused"), name)
+		}
+	})
+
 	It("removes from the namespace what is removed from the spec, and keeps what other clients set", func(ctx context.Context) {
 		env := quixtest.Environment(ctx, quixtest.NewID(), func(env *quixv1.Environment) {
 			env.Spec.Labels = map[string]string{"quix.io/a": "1", "quix.io/b": "1"}

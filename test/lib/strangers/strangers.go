@@ -22,6 +22,8 @@ type Crowd struct {
 	TLS bool
 	// Request is what each sends.
 	Request string
+	// Stays: the clients keep their connections after an answer, until the server ends them.
+	Stays bool
 	// Dial connects each. Default: from this machine.
 	Dial func(ctx context.Context, network, address string) (net.Conn, error)
 
@@ -61,12 +63,16 @@ func (c *Crowd) hold(conn net.Conn) {
 	}
 	c.conns[conn] = true
 	go func() {
-		n, _ := conn.Read(make([]byte, 1)) // any end counts
+		buffer := make([]byte, 512)
+		n, err := conn.Read(buffer) // any end counts
+		for c.Stays && err == nil {
+			_, err = conn.Read(buffer)
+		}
 		_ = conn.Close()
 		c.mu.Lock()
 		defer c.mu.Unlock()
 		delete(c.conns, conn)
-		c.answered += n
+		c.answered += min(n, 1)
 	}()
 }
 

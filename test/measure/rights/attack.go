@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -11,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/go-logr/logr"
 	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -18,17 +20,52 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
+	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
 	"github.com/bergctf/berg-operator/test/lib/installed"
 )
 
-// installations are the API groups of installations whose tokens are tried, by their folders in config.
-var installations = [][]string{{"berg"}, {"hexactf"}, {"quix"}, {"tunnel"}, {"kibaship"}, {"berg", "hexactf", "quix", "tunnel", "kibaship"}}
+// installation is an account whose token is tried. Roles of one name may be a ClusterRole, and Roles of single namespaces.
+type installation struct {
+	title, account string
+	roles          []string
+}
+
+// installations are the operator's with each API group, with all, and with all options, and those of the other programs.
+func installations() []installation {
+	names := []string{"berg", "hexactf", "quix", "tunnel", "kibaship"}
+	operator := func(title string, names ...string) installation {
+		i := installation{title, installed.Account, []string{"berg-operator-leader-election"}}
+		for _, name := range names {
+			i.roles = append(i.roles, "berg-operator-"+name)
+		}
+		return i
+	}
+	all := make([]installation, 0, len(names)+5)
+	for _, name := range names {
+		all = append(all, operator(name, name))
+	}
+	options := []string{"berg-check", "berg-nodes", "berg-prepull", "berg-record", "berg-warm", "kibaship-retention", "tunnel-host"}
+	return append(all,
+		operator(strings.Join(names, ", "), names...),
+		operator("these with all optional features", slices.Concat(names, options)...),
+		installation{"the gate", "berg-gate", []string{"berg-gate", "berg-gate-pods"}},
+		installation{"the platform API", "berg-api", []string{"berg-api", "berg-api-nodes", "berg-api-operator", "berg-api-pods", "berg-api-tokens"}},
+		installation{"the receiver of webhooks", "kibaship-pushes", []string{"kibaship-pushes"}},
+	)
+}
+
+// folders are what an administrator adds to config/default for these installations.
+var folders = []string{
+	"config/berg/api", "config/berg/check", "config/berg/nodes", "config/berg/prepull", "config/berg/record", "config/berg/warm",
+	"config/gate", "config/kibaship/pushes", "config/kibaship/retention", "config/tunnel/host",
+}
 
 // column is a kind of namespace in the table.
 type column struct {
@@ -69,6 +106,9 @@ var attempts = map[string]string{
 	"services":               "spec: {type: NodePort, ports: [{port: 80}]}",
 	"networkpolicies":        "spec: {podSelector: {}, ingress: [{}]}",
 	"poddisruptionbudgets":   "spec: {maxUnavailable: 0, selector: {}}",
+	"leases":                 "spec: {holderIdentity: a}",
+	"gateways":               "spec: {gatewayClassName: other, listeners: [{name: a, port: 80, protocol: HTTP}]}",
+	"gatewayclasses":         "spec: {controllerName: example.com/other}",
 	"ciliumnetworkpolicies":  "spec: {endpointSelector: {}, ingress: [{}]}",
 	"httproutes":             "spec: {}",
 	"tlsroutes":              "spec: {hostnames: [a.example.com], rules: [{backendRefs: [{name: a, port: 80}]}]}",
@@ -79,6 +119,20 @@ var attempts = map[string]string{
 	"SYS_ADMIN deployments":  "spec:" + indented(fmt.Sprintf(podTemplate, "Always", "{capabilities: {add: [SYS_ADMIN]}}")),
 }
 
+// statuses are what an attacker would like to write into a status.
+var statuses = map[string]string{
+	"pods":           `{"status": {"podIP": "192.0.2.1", "podIPs": [{"ip": "192.0.2.1"}]}}`,
+	"gateways":       `{"status": {"addresses": [{"value": "192.0.2.1"}]}}`,
+	"gatewayclasses": `{"status": {"conditions": [` + condition + `]}}`,
+	"httproutes":     `{"status": {"parents": [` + parent + `]}}`,
+	"tlsroutes":      `{"status": {"parents": [` + parent + `]}}`,
+}
+
+const (
+	condition = `{"type": "Accepted", "status": "True", "reason": "Accepted", "message": "", "lastTransitionTime": "2026-01-01T00:00:00Z"}`
+	parent    = `{"controllerName": "example.com/other", "parentRef": {"name": "a"}, "conditions": [` + condition + `]}`
+)
+
 func indented(text string) string { return strings.ReplaceAll(text, "\n", "\n  ") }
 
 // attack tries what the token of each installation may do, and compares the result with the table in a page.
@@ -88,12 +142,20 @@ func attack(ctx context.Context, page string, stdout io.Writer) error {
 		return err
 	}
 	config.QPS = -1
+	ctrl.SetLogger(logr.Discard())
 	admin, err := client.New(config, client.Options{})
 	if err != nil {
 		return err
 	}
-	if err := installed.Definitions(ctx, admin, "rights"); err != nil {
-		return err
+	for _, ns := range []string{"berg", "berg-records", "kibaship-images"} { // of which Roles are
+		if err := prepare(ctx, admin, namespaceWith(ns, nil)); err != nil {
+			return err
+		}
+	}
+	for _, folder := range append([]string{"config/default"}, folders...) {
+		if err := installed.Folder(ctx, admin, folder, "rights"); err != nil {
+			return err
+		}
 	}
 	for _, c := range columns() {
 		for _, ns := range c.namespaces {
@@ -102,11 +164,14 @@ func attack(ctx context.Context, page string, stdout io.Writer) error {
 			}
 		}
 	}
-	table := []string{"| token of | lists in the whole cluster | " + strings.Join(titles(), " | ") + " |", "|" + strings.Repeat(" --- |", len(columns())+2)}
-	for _, groups := range installations {
-		row, err := try(ctx, admin, config, groups)
+	table := []string{
+		"| token of | lists in the whole cluster | " + strings.Join(titles(), " | ") + " | in single namespaces, by a Role there |",
+		"|" + strings.Repeat(" --- |", len(columns())+3),
+	}
+	for n, i := range installations() {
+		row, err := try(ctx, admin, config, i, fmt.Sprint("rights-", n))
 		if err != nil {
-			return fmt.Errorf("the token of %s: %w", strings.Join(groups, ", "), err)
+			return fmt.Errorf("the token of %s: %w", i.title, err)
 		}
 		table = append(table, row)
 	}
@@ -164,7 +229,8 @@ func newAttempt(c client.Client, resource, namespace string) (*unstructured.Unst
 	if !dangerous {
 		plain = resource
 	}
-	group := map[string]string{"deployments": "apps", "events": "events.k8s.io"}[plain] // others have kinds of these names
+	// Others have kinds of these names.
+	group := map[string]string{"deployments": "apps", "events": "events.k8s.io", "gateways": "gateway.networking.k8s.io", "leases": "coordination.k8s.io"}[plain]
 	kind, err := c.RESTMapper().KindFor(schema.GroupVersionResource{Group: group, Resource: plain})
 	if err != nil {
 		return nil, err
@@ -179,67 +245,128 @@ func newAttempt(c client.Client, resource, namespace string) (*unstructured.Unst
 	}
 	o.SetLabels(map[string]string{
 		"apps.hexactf.io/managed-by": "challenge-operator", "usvc-dev.developer.microsoft.com/managed-by": "berg-operator",
-		"app.kubernetes.io/managed-by": "berg",
+		"app.kubernetes.io/managed-by": "berg", "berg.norelect.ch/registration": "attempt",
 	})
 	return o, nil
 }
 
-// try returns the row of an installation.
-func try(ctx context.Context, admin client.Client, config *rest.Config, groups []string) (row string, err error) {
-	name := "rights-" + strings.Join(groups, "-")
-	if err := client.IgnoreAlreadyExists(admin.Create(ctx, namespaceWith(name, nil))); err != nil {
+// thief has a stolen token.
+type thief struct {
+	client.Client
+	admin   client.Client
+	account rbacv1.Subject
+	// rules hold in the whole cluster, and those of Roles in single namespaces.
+	rules []rbacv1.PolicyRule
+	roles map[string][]rbacv1.PolicyRule
+}
+
+// try returns the row of an installation, in a namespace of its own.
+func try(ctx context.Context, admin client.Client, config *rest.Config, i installation, own string) (row string, err error) {
+	if err := prepare(ctx, admin, namespaceWith(own, nil)); err != nil {
 		return "", err
 	}
-	account := rbacv1.Subject{Kind: rbacv1.ServiceAccountKind, Namespace: name, Name: installed.Account}
-	user := "system:serviceaccount:" + name + ":" + installed.Account
-	var rules []rbacv1.PolicyRule
-	for _, group := range groups {
-		role := &rbacv1.ClusterRole{}
-		if err := admin.Get(ctx, client.ObjectKey{Name: "berg-operator-" + group}, role); err != nil {
-			return "", err
-		}
-		rules = append(rules, role.Rules...)
-		binding := &rbacv1.ClusterRoleBinding{
-			ObjectMeta: metav1.ObjectMeta{Name: name + "-" + group}, Subjects: []rbacv1.Subject{account},
-			RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role.Name},
-		}
-		if err := client.IgnoreAlreadyExists(admin.Create(ctx, binding)); err != nil {
-			return "", err
-		}
-		if err := inEffect(ctx, admin, user, role.Rules); err != nil {
+	t := &thief{admin: admin, account: rbacv1.Subject{Kind: rbacv1.ServiceAccountKind, Namespace: own, Name: i.account}, roles: map[string][]rbacv1.PolicyRule{own: nil}}
+	for _, name := range i.roles {
+		if err := t.bind(ctx, name); err != nil {
 			return "", err
 		}
 	}
 	as := rest.CopyConfig(config)
-	as.Impersonate = rest.ImpersonationConfig{UserName: user}
-	thief, err := client.New(as, client.Options{})
-	if err != nil {
+	as.Impersonate = rest.ImpersonationConfig{UserName: t.user()}
+	if t.Client, err = client.New(as, client.Options{}); err != nil {
 		return "", err
 	}
-	cells := []string{strings.Join(groups, ", "), strings.Join(listed(rules), ", ")}
+	cells := []string{i.title, cmp.Or(strings.Join(listed(t.rules), ", "), "nothing")}
 	for _, c := range columns() {
 		done := map[string]map[string]bool{} // verbs by resource
 		for _, ns := range c.namespaces {
-			if err := tryIn(ctx, thief, account, rules, ns.Name, done); err != nil {
+			if err := t.tryIn(ctx, t.rules, ns.Name, done); err != nil {
 				return "", err
 			}
 		}
 		cells = append(cells, describe(done))
 	}
+	var single []string
+	for _, ns := range slices.Sorted(maps.Keys(t.roles)) {
+		done := map[string]map[string]bool{}
+		if err := t.tryIn(ctx, slices.Concat(t.rules, t.roles[ns]), ns, done); err != nil {
+			return "", err
+		}
+		where := "in `" + ns + "`"
+		if ns == own {
+			where = "in its own"
+		}
+		if text := describe(done); text != "nothing" {
+			single = append(single, where+": "+text)
+		}
+	}
+	cells = append(cells, cmp.Or(strings.Join(single, "; "), "nothing"))
 	return "| " + strings.Join(cells, " | ") + " |", nil
 }
 
+func (t *thief) user() string {
+	return "system:serviceaccount:" + t.account.Namespace + ":" + t.account.Name
+}
+
+// bind gives the account the roles of a name, and waits until the API server knows that. A Role of the operator's namespace is one of the
+// account's own.
+func (t *thief) bind(ctx context.Context, name string) error {
+	cluster, ref := &rbacv1.ClusterRole{}, rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: name}
+	if err := t.admin.Get(ctx, client.ObjectKey{Name: name}, cluster); client.IgnoreNotFound(err) != nil {
+		return err
+	} else if err == nil {
+		meta := metav1.ObjectMeta{Name: t.account.Namespace + "-" + name}
+		if err := t.admin.Create(ctx, &rbacv1.ClusterRoleBinding{ObjectMeta: meta, Subjects: []rbacv1.Subject{t.account}, RoleRef: ref}); err != nil {
+			return err
+		}
+		t.rules = append(t.rules, cluster.Rules...)
+		if err := t.inEffect(ctx, cluster.Rules, ""); err != nil {
+			return err
+		}
+	}
+	ref.Kind = "Role"
+	roles := &rbacv1.RoleList{}
+	if err := t.admin.List(ctx, roles); err != nil {
+		return err
+	}
+	found := cluster.Name != ""
+	for _, role := range roles.Items {
+		if role.Name != name || strings.HasPrefix(role.Namespace, "rights-") {
+			continue
+		}
+		found = true
+		meta := metav1.ObjectMeta{Namespace: role.Namespace, Name: t.account.Namespace + "-" + name}
+		if role.Namespace == installed.Namespace {
+			meta = metav1.ObjectMeta{Namespace: t.account.Namespace, Name: name}
+			if err := t.admin.Create(ctx, &rbacv1.Role{ObjectMeta: meta, Rules: role.Rules}); err != nil {
+				return err
+			}
+		}
+		if err := t.admin.Create(ctx, &rbacv1.RoleBinding{ObjectMeta: meta, Subjects: []rbacv1.Subject{t.account}, RoleRef: ref}); err != nil {
+			return err
+		}
+		t.roles[meta.Namespace] = append(t.roles[meta.Namespace], role.Rules...)
+		if err := t.inEffect(ctx, role.Rules, meta.Namespace); err != nil {
+			return err
+		}
+	}
+	if !found {
+		return fmt.Errorf("there is no role %s", name)
+	}
+	return nil
+}
+
 // inEffect waits until the API server knows the rights of a role that was bound a moment ago.
-func inEffect(ctx context.Context, admin client.Client, user string, rules []rbacv1.PolicyRule) error {
+func (t *thief) inEffect(ctx context.Context, rules []rbacv1.PolicyRule, namespace string) error {
 	return wait.PollUntilContextTimeout(ctx, 100*time.Millisecond, time.Minute, true, func(ctx context.Context) (bool, error) {
 		for _, rule := range rules {
-			attributes := authorizationv1.ResourceAttributes{Verb: rule.Verbs[0], Group: rule.APIGroups[0]}
+			attributes := authorizationv1.ResourceAttributes{Namespace: namespace, Verb: rule.Verbs[0], Group: rule.APIGroups[0]}
 			attributes.Resource, attributes.Subresource, _ = strings.Cut(rule.Resources[0], "/")
 			if len(rule.ResourceNames) > 0 {
 				attributes.Name = rule.ResourceNames[0]
 			}
-			review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{User: user, ResourceAttributes: &attributes}}
-			if err := admin.Create(ctx, review); err != nil || !review.Status.Allowed {
+			review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{User: t.user(), ResourceAttributes: &attributes}}
+			if err := t.admin.Create(ctx, review); err != nil || !review.Status.Allowed {
 				return false, err
 			}
 		}
@@ -265,8 +392,11 @@ func ownGroup(group string) bool {
 	return slices.Contains([]string{"berg.norelect.ch", "apps.hexactf.io", "quix.io", "usvc-dev.developer.microsoft.com", "platform.operator.kibaship.com"}, group)
 }
 
-// tryIn tries every right that writes, in one namespace, and adds what was done.
-func tryIn(ctx context.Context, thief client.Client, account rbacv1.Subject, rules []rbacv1.PolicyRule, namespace string, done map[string]map[string]bool) error {
+// reads are the resources of which reading is as bad as writing.
+var reads = []string{"secrets"}
+
+// tryIn tries rights that write in one namespace, and those that read Secrets, and adds what was done.
+func (t *thief) tryIn(ctx context.Context, rules []rbacv1.PolicyRule, namespace string, done map[string]map[string]bool) error {
 	note := func(resource, verb string, err error) error {
 		if err == nil {
 			if done[resource] == nil {
@@ -286,17 +416,13 @@ func tryIn(ctx context.Context, thief client.Client, account rbacv1.Subject, rul
 			for _, verb := range rule.Verbs {
 				switch {
 				case verb == "bind":
-					failed = errors.Join(failed, tryBinding(ctx, thief, account, rule.ResourceNames, namespace, note))
-				case !slices.Contains([]string{"create", "update", "patch", "delete"}, verb), ownGroup(rule.APIGroups[0]):
+					failed = errors.Join(failed, t.tryBinding(ctx, rule.ResourceNames, namespace, note))
+				case !slices.Contains([]string{"create", "update", "patch", "delete"}, verb) && !(slices.Contains(reads, resource) && slices.Contains([]string{"get", "list"}, verb)),
+					ownGroup(rule.APIGroups[0]):
 				case resource == "rolebindings", resource == "validatingwebhookconfigurations": // with the verb bind; fence_test.go
 				default:
-					if _, known := attempts[resource]; !known {
-						return fmt.Errorf("%s of %s: add an attempt", verb, resource)
-					}
-					for attempt := range attempts {
-						if attempt == resource || verb == "create" && strings.HasSuffix(attempt, " "+resource) {
-							failed = errors.Join(failed, tryVerb(ctx, thief, attempt, verb, namespace, note))
-						}
+					if err := t.tryResource(ctx, rule, resource, verb, namespace, note); err != nil {
+						failed = errors.Join(failed, err)
 					}
 				}
 			}
@@ -305,15 +431,51 @@ func tryIn(ctx context.Context, thief client.Client, account rbacv1.Subject, rul
 	return failed
 }
 
+// tryResource tries one verb with every attempt at a resource.
+func (t *thief) tryResource(ctx context.Context, rule rbacv1.PolicyRule, resource, verb, namespace string, note noter) error {
+	plain, subresource, _ := strings.Cut(resource, "/")
+	if _, known := attempts[plain]; !known {
+		return fmt.Errorf("%s of %s: add an attempt", verb, resource)
+	}
+	existing := "existing"
+	if len(rule.ResourceNames) > 0 { // an administrator has made it
+		existing = rule.ResourceNames[0]
+		o, err := newAttempt(t.admin, plain, namespace)
+		if err != nil {
+			return err
+		}
+		o.SetName(existing)
+		if err := client.IgnoreAlreadyExists(t.admin.Create(ctx, o)); err != nil {
+			return err
+		}
+	}
+	if subresource == "status" && verb == "patch" {
+		o, err := newAttempt(t, plain, namespace)
+		if err != nil {
+			return err
+		}
+		o.SetName(existing)
+		patch, dryRun := client.RawPatch(types.MergePatchType, []byte(statuses[plain])), client.PatchOptions{DryRun: []string{metav1.DryRunAll}}
+		return note(resource, verb, t.Status().Patch(ctx, o, patch, &client.SubResourcePatchOptions{PatchOptions: dryRun}))
+	}
+	var failed error
+	for attempt := range attempts {
+		if attempt == plain || verb == "create" && strings.HasSuffix(attempt, " "+plain) {
+			failed = errors.Join(failed, t.tryVerb(ctx, attempt, existing, verb, namespace, note))
+		}
+	}
+	return failed
+}
+
 type noter func(resource, verb string, err error) error
 
-func tryVerb(ctx context.Context, thief client.Client, attempt, verb, namespace string, note noter) error {
-	o, err := newAttempt(thief, attempt, namespace)
+func (t *thief) tryVerb(ctx context.Context, attempt, existing, verb, namespace string, note noter) error {
+	o, err := newAttempt(t, attempt, namespace)
 	if err != nil {
 		return err
 	}
 	if verb != "create" {
-		o.SetName("existing")
+		o.SetName(existing)
 	}
 	if attempt == "namespaces" && verb != "create" {
 		o.SetName(namespace)
@@ -323,30 +485,36 @@ func tryVerb(ctx context.Context, thief client.Client, attempt, verb, namespace 
 		if attempt == "namespaces" {
 			return nil // the name of a namespace says whose it is
 		}
-		return note(attempt, verb, thief.Create(ctx, o, client.DryRunAll))
+		return note(attempt, verb, t.Create(ctx, o, client.DryRunAll))
+	case "get":
+		return note(attempt, verb, t.Get(ctx, client.ObjectKeyFromObject(o), o))
+	case "list":
+		list := &unstructured.UnstructuredList{}
+		list.SetGroupVersionKind(o.GroupVersionKind())
+		return note(attempt, verb, t.List(ctx, list, client.InNamespace(namespace)))
 	case "update", "patch":
-		change := client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"labels":{"attempt":"true"}}}`))
+		change := client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"labels":{"attempt":"true"}}}`))
 		if verb == "update" {
-			if err := thief.Get(ctx, client.ObjectKeyFromObject(o), o); err != nil {
+			if err := t.admin.Get(ctx, client.ObjectKeyFromObject(o), o); err != nil {
 				return note(attempt, verb, err)
 			}
 			o.SetLabels(map[string]string{"attempt": "true"})
-			return note(attempt, verb, thief.Update(ctx, o, client.DryRunAll))
+			return note(attempt, verb, t.Update(ctx, o, client.DryRunAll))
 		}
-		return note(attempt, verb, thief.Patch(ctx, o, change, client.DryRunAll))
+		return note(attempt, verb, t.Patch(ctx, o, change, client.DryRunAll))
 	case "delete":
-		return note(attempt, verb, thief.Delete(ctx, o, client.DryRunAll))
+		return note(attempt, verb, t.Delete(ctx, o, client.DryRunAll))
 	default:
 		return nil
 	}
 }
 
 // tryBinding binds roles to the account itself, to another one and to a user.
-func tryBinding(ctx context.Context, thief client.Client, account rbacv1.Subject, roles []string, namespace string, note noter) error {
+func (t *thief) tryBinding(ctx context.Context, roles []string, namespace string, note noter) error {
 	var failed error
 	for _, role := range roles {
 		for receiver, subject := range map[string]rbacv1.Subject{
-			"itself":          account,
+			"itself":          t.account,
 			"any account":     {Kind: rbacv1.ServiceAccountKind, Namespace: "default", Name: "default"},
 			"any user":        {Kind: rbacv1.UserKind, APIGroup: rbacv1.GroupName, Name: "eve"},
 			"every account":   {Kind: rbacv1.GroupKind, APIGroup: rbacv1.GroupName, Name: "system:authenticated"},
@@ -356,7 +524,7 @@ func tryBinding(ctx context.Context, thief client.Client, account rbacv1.Subject
 				ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "attempt"}, Subjects: []rbacv1.Subject{subject},
 				RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role},
 			}
-			failed = errors.Join(failed, note("role "+role, "to "+receiver, thief.Create(ctx, b, client.DryRunAll)))
+			failed = errors.Join(failed, note("role "+role, "to "+receiver, t.Create(ctx, b, client.DryRunAll)))
 		}
 	}
 	return failed

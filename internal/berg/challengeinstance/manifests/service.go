@@ -6,6 +6,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/utils/ptr"
 
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
 	"github.com/bergctf/berg-operator/internal/berg/rules"
@@ -53,7 +54,8 @@ func services(in Inputs, c bergv1.Container) []*corev1.Service {
 	}
 	add(c.Hostname, internal)
 	if len(public) > 0 {
-		add(c.Hostname+nodePortSuffix, corev1.ServiceSpec{Type: corev1.ServiceTypeNodePort, Ports: public})
+		// Players may come by both protocols. Other containers reach a hostname by one: most programs listen at IPv4 addresses alone.
+		add(c.Hostname+nodePortSuffix, corev1.ServiceSpec{Type: corev1.ServiceTypeNodePort, Ports: public, IPFamilyPolicy: ptr.To(corev1.IPFamilyPolicyPreferDualStack)})
 	}
 	if in.Config.HeadlessService {
 		add(c.Hostname+headlessSuffix, corev1.ServiceSpec{Type: corev1.ServiceTypeClusterIP, ClusterIP: corev1.ClusterIPNone, Ports: all})

@@ -78,6 +78,9 @@ func TestServices(t *testing.T) {
 					t.Errorf("%s: port %d leads to %s", s.Name, p.Port, p.TargetPort.String())
 				}
 			}
+			if both := ptr.Deref(s.Spec.IPFamilyPolicy, "") == corev1.IPFamilyPolicyPreferDualStack; both != (s.Spec.Type == corev1.ServiceTypeNodePort) {
+				t.Errorf("%s has addresses of both protocols: %t", s.Name, both)
+			}
 			if s.Spec.Selector[bergv1.LabelContainer] != c.Hostname {
 				t.Errorf("%s selects %v", s.Name, s.Spec.Selector)
 			}

@@ -107,6 +107,7 @@ var _ = Describe("What is changed by hand is put back, exactly", func() {
 			{"external addresses", `{"spec":{"externalIPs":["192.0.2.1"]}}`, false},
 			{"traffic policies", `{"spec":{"externalTrafficPolicy":"Local","trafficDistribution":"PreferSameZone"}}`, false},
 			{"target", `[{"op":"replace","path":"/spec/ports/0/targetPort","value":1}]`, false},
+			{"addresses of one protocol", `{"spec":{"ipFamilyPolicy":"SingleStack"}}`, false},
 			{"application protocol", `[{"op":"add","path":"/spec/ports/0/appProtocol","value":"http"}]`, false},
 		}),
 		Entry("CiliumNetworkPolicy", &ciliumv2.CiliumNetworkPolicy{}, "challenge-network-policy", []byHand{
