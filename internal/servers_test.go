@@ -43,7 +43,7 @@ func TestEveryPortHasLimits(t *testing.T) {
 						if value, ok := element.(*ast.KeyValueExpr); ok {
 							key, _ := value.Key.(*ast.Ident)
 							text, literal := value.Value.(*ast.BasicLit)
-							if key != nil && addresses[key.Name] && !(literal && text.Value == `"0"`) {
+							if key != nil && addresses[key.Name] && (!literal || text.Value != `"0"`) {
 								report(key.Name + " of a library")
 							}
 						}

@@ -92,7 +92,10 @@ func TestAnUntrustedCertificateIsNotTransient(t *testing.T) {
 	server := httptest.NewTLSServer(http.NotFoundHandler())
 	t.Cleanup(server.Close)
 	server.Config.ErrorLog = log.New(io.Discard, "", 0)
-	_, err := http.Get(server.URL)
+	response, err := http.Get(server.URL)
+	if err == nil {
+		_ = response.Body.Close()
+	}
 	if err == nil || Transient(err) {
 		t.Errorf("%v is transient", err)
 	}

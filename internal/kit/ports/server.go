@@ -89,13 +89,14 @@ func NewServer(listener net.Listener, o Options) (*http.Server, net.Listener) {
 // serve ends the deadline of a request that has arrived: the answer may take longer, and the server would notice the end of
 // the deadline as that of the connection. Until then it counts the bytes of the body.
 func (o Options) serve(w http.ResponseWriter, r *http.Request) {
-	guest, done := find(r.Context()), func() {}
+	ctx, done := r.Context(), func() {}
+	guest := find(ctx)
 	defer func() { done() }()
 	arrived := func() (err error) {
 		// A writer without deadlines, such as the writer of a test, has none to end.
 		_ = http.NewResponseController(w).SetReadDeadline(time.Time{})
 		if o.Anonymous && guest != nil {
-			done, err = guest.handle(r.Context())
+			done, err = guest.handle(ctx)
 		}
 		return err
 	}

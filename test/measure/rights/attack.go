@@ -417,7 +417,7 @@ func (t *thief) tryIn(ctx context.Context, rules []rbacv1.PolicyRule, namespace 
 				switch {
 				case verb == "bind":
 					failed = errors.Join(failed, t.tryBinding(ctx, rule.ResourceNames, namespace, note))
-				case !slices.Contains([]string{"create", "update", "patch", "delete"}, verb) && !(slices.Contains(reads, resource) && slices.Contains([]string{"get", "list"}, verb)),
+				case !slices.Contains([]string{"create", "update", "patch", "delete"}, verb) && (!slices.Contains(reads, resource) || !slices.Contains([]string{"get", "list"}, verb)),
 					ownGroup(rule.APIGroups[0]):
 				case resource == "rolebindings", resource == "validatingwebhookconfigurations": // with the verb bind; fence_test.go
 				default:
