@@ -75,7 +75,7 @@ func TestPlan(t *testing.T) {
 }
 
 func TestPodSecurityIsThatOfTheSetting(t *testing.T) {
-	for level, want := range map[string]string{"": "baseline", "restricted": "restricted", "privileged": "privileged"} {
+	for level, want := range map[string]string{"": "baseline", "baseline": "baseline", "restricted": "restricted", "privileged": "privileged"} {
 		in := testInputs(t)
 		in.Config = testConfig(t, map[string]string{"ENVIRONMENT_POD_SECURITY": level})
 		for _, mode := range []string{"enforce", "warn", "audit"} {
