@@ -3,6 +3,7 @@ package importer
 import (
 	"errors"
 	"io/fs"
+	"path"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -102,6 +103,8 @@ const maxDepth = 3
 
 // sources are endings of files in which authors write flags.
 var sources = []string{".c", ".cpp", ".cs", ".go", ".html", ".java", ".js", ".php", ".pl", ".py", ".rb", ".rs", ".sage", ".sh", ".sql", ".ts"}
+
+func isSource(name string) bool { return slices.Contains(sources, path.Ext(name)) }
 
 // below are files in a folder that a function accepts, the highest first, without those for players and solvers.
 func (f *files) below(folder string, accept func(name string) bool) (out []string) {

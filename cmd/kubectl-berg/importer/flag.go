@@ -143,10 +143,7 @@ func (d *draft) sharedFlags(s *service) {
 	}
 	texts := s.image.named(s.image.program())
 	if (s.container.DynamicFlag == nil || len(texts) == 0) && s.image.context != "" { // it is somewhere else
-		texts = nil
-		for _, name := range s.image.files.below(s.image.context, func(name string) bool { return slices.Contains(sources, path.Ext(name)) }) {
-			texts = append(texts, startFile{name, s.image.files.small(filepath.Join(s.image.context, filepath.FromSlash(name)))})
-		}
+		texts = s.image.contextFiles(s.image.files.below(s.image.context, isSource))
 	}
 	for _, f := range texts {
 		number := 0

@@ -2,7 +2,6 @@ package importer
 
 import (
 	"path"
-	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -110,7 +109,7 @@ func (i image) ignored(c copied) bool {
 	if c.from == "" {
 		return false
 	}
-	for pattern := range strings.FieldsSeq(i.files.small(filepath.Join(i.context, ".dockerignore"))) {
+	for pattern := range strings.FieldsSeq(i.read(".dockerignore")) {
 		pattern = strings.Trim(strings.TrimPrefix(pattern, "**/"), "/")
 		for name := c.from; name != "."; name = path.Dir(name) {
 			whole, _ := path.Match(pattern, name)

@@ -95,10 +95,11 @@ func (i image) ports() []port {
 			return []port{{number: p}}
 		}
 	}
-	if strings.Contains(i.source(), "sinatra") {
+	source := i.source()
+	if strings.Contains(source, "sinatra") {
 		return []port{{number: 4567}}
 	}
-	return listensOn(i.source(), listenCall)
+	return listensOn(source, listenCall)
 }
 
 // started are the files that a command line starts, and those that its scripts for a shell start.
@@ -115,17 +116,13 @@ func (i image) started() (all []startFile) {
 // serverFiles are the texts of copied files that configure a server.
 func (i image) serverFiles() (all []string) {
 	for _, c := range i.copies {
-		names := []string{c.from}
-		if c.folder {
-			names = nil
+		switch {
+		case c.folder:
 			for _, name := range i.files.below(filepath.Join(i.context, filepath.FromSlash(c.from)), serverFile.MatchString) {
-				names = append(names, path.Join(c.from, name))
+				all = append(all, i.read(path.Join(c.from, name)))
 			}
-		}
-		for _, name := range names {
-			if name != "" && (serverFile.MatchString(c.from) || serverFile.MatchString(c.to) || c.folder) {
-				all = append(all, i.files.small(filepath.Join(i.context, filepath.FromSlash(name))))
-			}
+		case c.from != "" && (serverFile.MatchString(c.from) || serverFile.MatchString(c.to)):
+			all = append(all, i.read(c.from))
 		}
 	}
 	return all
@@ -152,11 +149,21 @@ func (i image) programFiles() []startFile {
 	if len(all) > 0 || i.context == "" {
 		return all
 	}
-	names := i.files.below(i.context, func(name string) bool { return slices.Contains(sources, path.Ext(name)) && path.Ext(name) != ".sh" })
-	for _, name := range names[:min(len(names), maxSources)] {
-		all = append(all, startFile{name, i.files.small(filepath.Join(i.context, filepath.FromSlash(name)))})
+	names := i.files.below(i.context, func(name string) bool { return isSource(name) && path.Ext(name) != ".sh" })
+	return i.contextFiles(names[:min(len(names), maxSources)])
+}
+
+// contextFiles reads files of the context.
+func (i image) contextFiles(names []string) (all []startFile) {
+	for _, name := range names {
+		all = append(all, startFile{name, i.read(name)})
 	}
 	return all
+}
+
+// read returns the text of a file in the context, as files.small does.
+func (i image) read(name string) string {
+	return i.files.small(filepath.Join(i.context, filepath.FromSlash(name)))
 }
 
 // source is the text of these files.
@@ -230,7 +237,7 @@ func (i image) named(words []string) (all []startFile) {
 			}
 		}
 		for _, source := range sources {
-			text = cmp.Or(text, i.files.small(filepath.Join(i.context, filepath.FromSlash(source))))
+			text = cmp.Or(text, i.read(source))
 		}
 		if text != "" {
 			all = append(all, startFile{name, text})
@@ -271,7 +278,7 @@ func (i image) startScript(command []string) []string {
 	var manifest struct {
 		Scripts map[string]string `json:"scripts"`
 	}
-	if json.Unmarshal([]byte(i.files.small(filepath.Join(i.context, "package.json"))), &manifest) != nil {
+	if json.Unmarshal([]byte(i.read("package.json")), &manifest) != nil {
 		return nil
 	}
 	return strings.Fields(manifest.Scripts["start"])
@@ -289,7 +296,7 @@ func (i image) text() string {
 	all = append(all, strings.Join(i.program(), " "))
 	for _, name := range []string{"package.json", "requirements.txt", "pyproject.toml", "pom.xml", "build.gradle", "build.gradle.kts", "Gemfile", "composer.json"} {
 		if i.context != "" {
-			all = append(all, i.files.small(filepath.Join(i.context, name)))
+			all = append(all, i.read(name))
 		}
 	}
 	return strings.ToLower(strings.Join(all, "\n"))

@@ -8,6 +8,14 @@ import (
 	"github.com/bergctf/berg-operator/cmd/kubectl-berg/importer"
 )
 
+// importProgram imports a folder with a Dockerfile.
+func importProgram(t *testing.T, dockerfile string, files map[string]string) (importer.Result, error) {
+	t.Helper()
+	files = maps.Clone(files)
+	files["Dockerfile"] = dockerfile
+	return importFiles(t, files, importer.Options{})
+}
+
 // Ports and their types follow from instructions, programs, the files of servers and, for a compiled program, its sources.
 func TestPortsOfPrograms(t *testing.T) {
 	for _, tc := range []struct {
@@ -55,9 +63,7 @@ func TestPortsOfPrograms(t *testing.T) {
 		{"FROM python:3\nCOPY server.py requirements.txt /\nEXPOSE 5000\nCMD [\"python3\",\"/server.py\"]\n", map[string]string{"server.py": "import asyncio\nasyncio.start_server(h, '0.0.0.0', 5000)", "requirements.txt": "pycryptodome\n"}, "5000:publicPort"},
 		{"FROM node:20\nCOPY s.js /\nEXPOSE 3000\nCMD [\"node\",\"/s.js\"]\n", map[string]string{"s.js": "require('net').createServer(c=>{}).listen(3000)"}, "3000:publicPort"},
 	} {
-		files := maps.Clone(tc.files)
-		files["Dockerfile"] = tc.dockerfile
-		result, err := importFiles(t, files, importer.Options{})
+		result, err := importProgram(t, tc.dockerfile, tc.files)
 		if err != nil {
 			t.Errorf("%q: %v", tc.dockerfile, err)
 			continue
@@ -95,9 +101,7 @@ func TestFlagsOfPrograms(t *testing.T) {
 		{"FROM debian\nCOPY src /app\nEXPOSE 22\n", map[string]string{"src/a": "x", "dist/flag.txt": "flag{fake}"}, "?"},
 		{"FROM debian\nCOPY rootfs /rootfs\nRUN cd /rootfs && find . | cpio -o > /initramfs.cpio\nEXPOSE 1337\n", map[string]string{"rootfs/flag.txt": "f{x}"}, "?"},
 	} {
-		files := maps.Clone(tc.files)
-		files["Dockerfile"] = tc.dockerfile
-		result, err := importFiles(t, files, importer.Options{})
+		result, err := importProgram(t, tc.dockerfile, tc.files)
 		if err != nil {
 			t.Errorf("%q: %v", tc.dockerfile, err)
 			continue

@@ -113,7 +113,7 @@ func (d *draft) references(project *types.Project, c types.ServiceConfig) (names
 		texts = append(texts, text)
 	}
 	for _, name := range d.result.files.below(s.image.context, func(name string) bool { return hostsIn.MatchString(name) }) {
-		texts = append(texts, d.result.files.small(filepath.Join(s.image.context, filepath.FromSlash(name))))
+		texts = append(texts, s.image.read(name))
 	}
 	text := strings.Join(texts, "\n")
 	for _, v := range c.Volumes {
@@ -702,7 +702,7 @@ func (d *draft) mounts(s *service, project *types.Project, c types.ServiceConfig
 			return
 		}
 		names := []string{m.from}
-		for _, name := range d.result.files.below(m.from, func(name string) bool { return slices.Contains(sources, path.Ext(name)) }) {
+		for _, name := range d.result.files.below(m.from, isSource) {
 			names = append(names, filepath.Join(m.from, filepath.FromSlash(name)))
 		}
 		for _, name := range names {
