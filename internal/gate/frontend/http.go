@@ -17,7 +17,7 @@ import (
 // player is trusted and counted.
 func (f *Frontend) serveHTTP(w http.ResponseWriter, r *http.Request, port routing.Port) {
 	player, ok := r.Context().Value(clientKey{}).(*client)
-	if !ok || !player.rate.requests.Allow() && player.rate.requests.Wait(r.Context()) != nil {
+	if !ok || player.rate.requests.Wait(r.Context()) != nil {
 		return // the client has gone
 	}
 	host, _ := routing.SplitHost(r.Host)

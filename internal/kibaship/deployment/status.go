@@ -189,7 +189,7 @@ func currentRun(out Outcome, handled bool) *kibashipv1.PipelineRunStatus {
 // phase is Waiting, and the condition Succeeded still has the result.
 func computePhase(out Outcome, current *kibashipv1.PipelineRunStatus, shown time.Duration, now time.Time) (kibashipv1.DeploymentPhase, string) {
 	over := current != nil && current.Phase != kibashipv1.DeploymentRunning
-	// The result of a run that is over stays visible, whatever stops the next reconciliation.
+	// The result of a run that is over stays visible, also while a problem stops the next reconciliation.
 	if p := out.Problem; p != nil && !over {
 		switch {
 		case p.Condition != kibashipv1.ConditionApplicationReady && p.Class != outcome.Retry:
