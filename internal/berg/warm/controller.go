@@ -57,7 +57,7 @@ const (
 
 	// maxBuilding is the number of prepared instances whose objects are written at a time. More would keep the API server from the
 	// starts of players.
-	maxBuilding = 2
+	maxBuilding = 1
 	// maxHold is how long the start of a player keeps others from being prepared.
 	maxHold = 5 * time.Second
 )

@@ -29,8 +29,9 @@ func (c *client) Read(b []byte) (int, error) {
 	return n, err //nolint:wrapcheck // net.Conn has the text
 }
 
-// Write waits as long as the rate of the address wants, and writes.
+// Write waits as long as the rate of the address wants, and writes. The first bytes answer the hello of a TLS handshake.
 func (c *client) Write(b []byte) (int, error) {
+	c.guest.Computed()
 	c.wait(len(b))
 	return c.Conn.Write(b) //nolint:wrapcheck // net.Conn has the text
 }

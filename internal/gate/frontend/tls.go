@@ -54,7 +54,7 @@ func (f *Frontend) newSecure() *tls.Config {
 			return nil, recorded.refuse(refused)
 		}
 		recorded.forget()
-		return terminatingConfig(recorded.listener), nil
+		return terminatingConfig(recorded.listener), recorded.guest.Compute()
 	}}
 }
 

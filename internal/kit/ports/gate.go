@@ -3,6 +3,7 @@ package ports
 import (
 	"container/list"
 	"context"
+	"crypto/tls"
 	"log/slog"
 	"net"
 	"net/netip"
@@ -11,6 +12,7 @@ import (
 
 	"golang.org/x/sync/semaphore"
 	"golang.org/x/time/rate"
+	"k8s.io/utils/lru"
 )
 
 const (
@@ -26,8 +28,8 @@ const (
 	maxBytes = 16 << 20
 	// freeBytes is the size up to which a body never makes its connection end.
 	freeBytes = 4 << 10
-	// maxCounted is how many addresses the log compares.
-	maxCounted = 1024
+	// maxCounted is how many addresses the log compares, and maxKnown how many are known.
+	maxCounted, maxKnown = 1024, 4096
 )
 
 // Limits are what connections of a port may cost. A zero is the default, or no limit.
@@ -50,13 +52,15 @@ type Gate struct {
 	limits  Limits
 	log     *slog.Logger
 	handled *semaphore.Weighted // bytes of the bodies that handlers of untrusted requests have
+	known   *lru.Cache          // of netip.Prefix: addresses of clients that were trusted or, at an anonymous port, sent a whole request
 
-	mu        sync.Mutex
-	untrusted list.List // of *Guest, the oldest first
-	bytes     int64     // of bodies of untrusted connections
-	addresses map[netip.Prefix]*address
-	refusals  map[netip.Prefix]int
-	logged    rate.Sometimes
+	mu         sync.Mutex
+	untrusted  list.List // of *Guest, the oldest first
+	bytes      int64     // of bodies of untrusted connections
+	handshakes handshakes
+	addresses  map[netip.Prefix]*address
+	refusals   map[netip.Prefix]int
+	logged     rate.Sometimes
 }
 
 // address is what a gate knows of one client address.
@@ -75,9 +79,10 @@ type Guest struct {
 	timeout *time.Timer
 	left    bool
 	// all and own are its elements in the lists of the gate and of its address. Nil: it is trusted.
-	all, own *list.Element
-	bytes    int64
-	arrived  bool // its request, which is not answered yet
+	all, own  *list.Element
+	bytes     int64
+	arrived   bool // its request, which is not answered yet
+	handshake handshake
 }
 
 // NewGate returns the gate of a port. log names it.
@@ -90,7 +95,7 @@ func NewGate(limits Limits, log *slog.Logger) *Gate {
 	}
 	return &Gate{
 		limits: limits, log: log, handled: semaphore.NewWeighted(limits.Bytes), addresses: map[netip.Prefix]*address{}, refusals: map[netip.Prefix]int{},
-		logged: rate.Sometimes{Interval: time.Minute},
+		logged: rate.Sometimes{Interval: time.Minute}, known: lru.New(maxKnown), handshakes: newHandshakes(),
 	}
 }
 
@@ -147,8 +152,39 @@ func (g *Gate) Admit(conn net.Conn) *Guest {
 	return v
 }
 
+// Compute waits until the handshake of a connection may compute its keys. It is called when the hello of the client has arrived. The
+// caller calls Computed when it sends the answer. It fails if the connection ends before.
+func (v *Guest) Compute() error {
+	g := v.gate
+	_, known := g.known.Get(v.from)
+	g.mu.Lock()
+	if v.left {
+		g.mu.Unlock()
+		return net.ErrClosed
+	}
+	turn := g.handshakes.begin(&v.handshake, known)
+	g.mu.Unlock()
+	if turn != nil {
+		<-turn // leave ends it, too
+	}
+	if !v.handshake.computes.Load() {
+		return net.ErrClosed
+	}
+	return nil
+}
+
+// Computed lets the next handshake compute its keys. It may be called with every write of a connection.
+func (v *Guest) Computed() {
+	if v.handshake.computes.Load() {
+		v.gate.mu.Lock()
+		defer v.gate.mu.Unlock()
+		v.gate.handshakes.end(&v.handshake)
+	}
+}
+
 // Trust ends the bounds of a connection whose client has proven who it is.
 func (v *Guest) Trust() {
+	v.gate.known.Add(v.from, true)
 	v.gate.mu.Lock()
 	defer v.gate.mu.Unlock()
 	v.gate.trust(v)
@@ -181,6 +217,7 @@ func (v *Guest) handle(ctx context.Context) (done func(), err error) {
 		}
 		done = func() { v.gate.handled.Release(weight) }
 	}
+	v.gate.known.Add(v.from, true)
 	v.gate.mu.Lock()
 	defer v.gate.mu.Unlock()
 	v.arrived = true
@@ -281,6 +318,7 @@ func (g *Gate) leave(v *Guest) {
 		return
 	}
 	v.left = true
+	g.handshakes.end(&v.handshake)
 	g.trust(v)
 	a := g.addresses[v.from]
 	if a.connections--; a.connections == 0 {
@@ -330,6 +368,29 @@ func (l Listener) Accept() (net.Conn, error) {
 			return &Conn{conn, guest}, nil
 		}
 	}
+}
+
+// Secure returns a configuration for connections of a Listener. Few of their handshakes compute keys at a time.
+func Secure(config *tls.Config) *tls.Config {
+	secure, choose := config.Clone(), config.GetConfigForClient
+	secure.GetConfigForClient = func(hello *tls.ClientHelloInfo) (*tls.Config, error) {
+		if guest := guestBehind(hello.Conn); guest != nil {
+			if err := guest.Compute(); err != nil {
+				return nil, err
+			}
+		}
+		if choose == nil {
+			return nil, nil
+		}
+		return choose(hello)
+	}
+	return secure
+}
+
+// Write implements net.Conn. The first bytes of a server with TLS answer the hello.
+func (c *Conn) Write(b []byte) (int, error) {
+	c.Computed()
+	return c.Conn.Write(b)
 }
 
 // Close implements net.Conn.

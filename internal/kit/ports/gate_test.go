@@ -162,6 +162,7 @@ func TestConnectionsOfOneAddressAreLimited(t *testing.T) {
 			h.Leave()
 		}
 		<-time.After(2 * admitTime)
+		synctest.Wait()
 		if len(g.addresses) > 0 || g.untrusted.Len() > 0 {
 			t.Errorf("%d addresses and %d connections are remembered", len(g.addresses), g.untrusted.Len())
 		}

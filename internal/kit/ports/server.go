@@ -59,7 +59,7 @@ func NewServer(listener net.Listener, o Options) (*http.Server, net.Listener) {
 		config := o.TLS.Clone()
 		config.NextProtos = []string{"http/1.1"}
 		config.MinVersion = max(config.MinVersion, tls.VersionTLS12)
-		listener = tls.NewListener(listener, config)
+		listener = tls.NewListener(listener, Secure(config))
 	}
 	if o.AnswerTime == 0 {
 		o.AnswerTime = AnswerTime

@@ -93,7 +93,7 @@ func (s *sender[M]) send(message M) error {
 // newControlServer returns a server for calls by peers with a role.
 func newControlServer(identity *pki.Identity, peer pki.Role, calls control.TunnelControlServer) *grpc.Server {
 	server := grpc.NewServer(
-		grpc.Creds(serverCredentials{credentials.NewTLS(identity.Serve(peer, control.Protocol))}),
+		grpc.Creds(serverCredentials{credentials.NewTLS(ports.Secure(identity.Serve(peer, control.Protocol)))}),
 		grpc.ConnectionTimeout(handshakeTimeout),
 		grpc.MaxRecvMsgSize(messageLimit),
 		grpc.MaxConcurrentStreams(64),

@@ -36,6 +36,8 @@ const (
 	arena   = "gate-measured"
 	domain  = "measured.example"
 	workers = 32
+	// loopback is where the gate and Traefik serve.
+	loopback = "127.0.0.1"
 )
 
 // side is one of the Gateways that are compared.
@@ -168,30 +170,34 @@ func (b *bench) setPod(ctx context.Context, service, address, uid string) error 
 	return gateprocess.SetPod(ctx, b.client, arena, service, address, uid)
 }
 
-// startGate starts the gate with its own rights. All clients of a measurement share the loopback, so the limits of an address are raised
-// except where env says otherwise.
-func (b *bench) startGate(ctx context.Context, env ...string) error {
-	rc, err := launch.Account(ctx, b.config, installed.Namespace, gateprocess.Account)
-	if err != nil {
-		return err
-	}
-	kubeconfig := filepath.Join(b.folder, "kubeconfig")
-	if err := launch.WriteKubeconfig(kubeconfig, rc); err != nil {
-		return err
-	}
-	admin, err := launch.FreeAddress()
-	if err != nil {
-		return err
-	}
-	ports := fmt.Sprintf("%d,%d,%d", b.gate.plain, b.gate.secure, b.gate.raw)
-	b.gate.process, err = b.start("gate", b.options.gate, append([]string{
-		"KUBECONFIG=" + kubeconfig, "GATE_ENABLED=true", "GATE_BIND_HOST=127.0.0.1", "GATE_PORT_OFFSET=0", "GATE_PORTS=" + ports, "GATE_ADDRESSES=127.0.0.1",
-		"GATE_REDIRECT_HTTPS=false", "ADMIN_BIND_ADDRESS=" + admin, "GATE_ADDRESS_CONNECTIONS=100000", "GATE_HOST_CONNECTIONS=100000", "GATE_ADDRESS_RATE=0", "GATE_ADDRESS_REQUESTS=0",
-	}, env...))
-	if err != nil {
+// startGate starts the gate, and waits until it serves.
+func (b *bench) startGate(ctx context.Context, env ...string) (err error) {
+	if b.gate.process, err = b.startReplica(ctx, loopback, env...); err != nil {
 		return err
 	}
 	return b.serves(ctx, b.gate)
+}
+
+// startReplica starts a replica at an address of the loopback, with the gate's own rights. All clients of a measurement share the loopback,
+// so the limits of an address are raised except where env says otherwise.
+func (b *bench) startReplica(ctx context.Context, address string, env ...string) (*exec.Cmd, error) {
+	rc, err := launch.Account(ctx, b.config, installed.Namespace, gateprocess.Account)
+	if err != nil {
+		return nil, err
+	}
+	kubeconfig := filepath.Join(b.folder, "kubeconfig")
+	if err := launch.WriteKubeconfig(kubeconfig, rc); err != nil {
+		return nil, err
+	}
+	admin, err := launch.FreeAddress()
+	if err != nil {
+		return nil, err
+	}
+	ports := fmt.Sprintf("%d,%d,%d", b.gate.plain, b.gate.secure, b.gate.raw)
+	return b.start("gate", b.options.gate, append([]string{
+		"KUBECONFIG=" + kubeconfig, "GATE_ENABLED=true", "GATE_BIND_HOST=" + address, "GATE_PORT_OFFSET=0", "GATE_PORTS=" + ports, "GATE_ADDRESSES=127.0.0.1",
+		"GATE_REDIRECT_HTTPS=false", "ADMIN_BIND_ADDRESS=" + admin, "GATE_ADDRESS_CONNECTIONS=100000", "GATE_HOST_CONNECTIONS=100000", "GATE_ADDRESS_RATE=0", "GATE_ADDRESS_REQUESTS=0",
+	}, env...))
 }
 
 func (b *bench) stopGate() {

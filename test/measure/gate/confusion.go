@@ -17,7 +17,7 @@ import (
 // of a host, and the reuse of a connection for all names of a wildcard certificate. It counts those that reach the other instance.
 func confusion(ctx context.Context, b *bench) ([]figure, error) {
 	const attackers, victim = 25, "victim"
-	t := b.newTarget()
+	t := b.newTarget(loopback)
 	var stray, lost, asked atomic.Int64
 	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", net.JoinHostPort(b.address, "0"))
 	if err != nil {

@@ -12,6 +12,7 @@ import (
 	"net/http"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -96,8 +97,9 @@ func (t *tally) add(refusal error) {
 
 type target struct{ secure, raw, host string }
 
-func (b *bench) newTarget() target {
-	return target{fmt.Sprintf("127.0.0.1:%d", b.gate.secure), fmt.Sprintf("127.0.0.1:%d", b.gate.raw), "gate." + domain}
+// newTarget is the gate that has an address of the loopback.
+func (b *bench) newTarget(address string) target {
+	return target{fmt.Sprintf("%s:%d", address, b.gate.secure), fmt.Sprintf("%s:%d", address, b.gate.raw), "gate." + domain}
 }
 
 // attack is what the process of an attacker does. It prints its tally when it is interrupted.
@@ -234,17 +236,26 @@ func (t target) scan(n int) error {
 	return tls.Client(conn, clientTLS(fmt.Sprintf("scan-%d.%s", n, domain))).Handshake()
 }
 
-// hostile compares the p99 of others without an attack and during each, with the limits that the gate has by default. Attackers have the
-// lowest priority of the CPUs: usually they have machines of their own.
+// hostile compares the p99 of others during each attack with that of others at a replica that is not attacked, at the same time: the
+// attackers take CPUs from both. The limits are those that the gate has by default. Attackers get CPUs that nothing else wants: usually
+// they have machines of their own.
 func hostile(ctx context.Context, b *bench) ([]figure, error) {
+	limits := []string{"GATE_ADDRESS_CONNECTIONS=512", "GATE_HOST_CONNECTIONS=1024", "GATE_ADDRESS_RATE=64", "GATE_ADDRESS_REQUESTS=1000"}
 	b.stopGate()
-	if err := b.startGate(ctx, "GATE_ADDRESS_CONNECTIONS=512", "GATE_HOST_CONNECTIONS=1024", "GATE_ADDRESS_RATE=64", "GATE_ADDRESS_REQUESTS=1000"); err != nil {
+	const spare = "127.0.0.2"
+	if _, err := b.startReplica(ctx, spare, limits...); err != nil {
 		return nil, err
 	}
-	t := b.newTarget()
+	if err := b.startGate(ctx, limits...); err != nil {
+		return nil, err
+	}
+	t, calm := b.newTarget(loopback), b.newTarget(spare)
 	var all []figure
 	for _, a := range attacks {
-		var quiet, during []float64
+		if b.attacks != "" && !slices.Contains(strings.Split(b.attacks, ","), a.name) {
+			continue
+		}
+		var quiet, during, apart []float64
 		var attempts, refused int64
 		m := figure{What: "memory with " + a.what, Unit: "MB"}
 		for range b.rounds {
@@ -258,19 +269,22 @@ func hostile(ctx context.Context, b *bench) ([]figure, error) {
 			}
 			<-time.After(settle)
 			after, failed := b.others(ctx, t)
+			other, missed := b.others(ctx, calm)
 			m.Gate = max(m.Gate, b.resident(b.gate))
 			tried, stopped, err := end()
-			if err := errors.Join(failed, err); err != nil {
+			if err := errors.Join(failed, missed, err); err != nil {
 				return all, fmt.Errorf("%s: others were not served, or the attack has ended: %w", a.name, err)
 			}
-			quiet, during, attempts, refused = append(quiet, before), append(during, after), attempts+tried, refused+stopped
+			quiet, during, apart = append(quiet, before), append(during, after), append(apart, other)
+			attempts, refused = attempts+tried, refused+stopped
 		}
-		f := figure{What: "others' p99 with " + a.what, Unit: "ms", Gate: median(during), Bare: median(quiet)}
+		q := figure{What: "others' p99 before that", Unit: "ms", Gate: median(quiet)}
+		f := figure{What: "others' p99 with " + a.what, Unit: "ms", Gate: median(during), Bare: median(apart)}
 		r := figure{What: fmt.Sprintf("of %d attempts: refused or ended", attempts), Gate: float64(refused)}
 		if a.allowed < attempts {
 			r.Limit, r.Value, r.Of = float64(attempts-a.allowed*int64(b.rounds)), r.Gate, "gate"
 		}
-		all = append(all, f.ratio("quiet", f.Bare, maxDisturbed, true), r, m.atMost(2*maxMemory))
+		all = append(all, f.ratio("a replica that is not attacked", f.Bare, maxDisturbed, true), q, r, m.atMost(2*maxMemory))
 		if attempts == 0 {
 			return all, fmt.Errorf("%s: nothing was attempted", a.name)
 		}
@@ -290,7 +304,7 @@ func (b *bench) startAttack(name string, t target) (end func() (attempts, refuse
 		return nil, err
 	}
 	var said strings.Builder
-	attacker := exec.Command("nice", "-n", "19", self, "attack", name, t.secure, t.raw, t.host)
+	attacker := exec.Command("chrt", "-i", "0", self, "attack", name, t.secure, t.raw, t.host)
 	attacker.Stdout, attacker.Stderr = &said, os.Stderr
 	attacker.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	return func() (attempts, refused int64, err error) {

@@ -36,6 +36,7 @@ type options struct {
 	rounds    int
 	requests  int // in churn
 	names     int // server names of a scan
+	attacks   string
 	together  int // starts of instances
 	check     bool
 }
@@ -120,6 +121,7 @@ func run(ctx context.Context, args []string) (err error) {
 	flags.IntVar(&o.rounds, "rounds", 5, "rounds of traffic and of each attack; the median counts")
 	flags.IntVar(&o.requests, "requests", 10_000, "requests while instances come and go")
 	flags.IntVar(&o.names, "names", 100_000, "server names of a scan")
+	flags.StringVar(&o.attacks, "attacks", "", "which attacks of hostile; all without a name")
 	flags.IntVar(&o.together, "together", 100, "instances that are started together")
 	flags.BoolVar(&o.check, "check", false, "fail if a limit is missed")
 	if err := flags.Parse(args); err != nil {

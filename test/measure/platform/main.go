@@ -63,6 +63,9 @@ func main() {
 }
 
 func run(ctx context.Context, args []string) (err error) {
+	if len(args) > 0 && args[0] == "strangers" {
+		return crowdAround(ctx, args[1], args[2], args[3], args[4])
+	}
 	var o options
 	var names []string
 	for _, s := range scenarios {

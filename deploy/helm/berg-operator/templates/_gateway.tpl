@@ -93,6 +93,7 @@ metadata:
 spec:
   secretName: {{ $secret | quote }}
   dnsNames: [{{ $hostname | quote }}]
+  privateKey: {algorithm: ECDSA}
   issuerRef: {{- toYaml . | nindent 4 }}
 {{- end }}
 {{ $usual := "berg-operator-system:berg-operator-controller-manager" -}}
