@@ -74,6 +74,9 @@ type Reconciler struct {
 	Namespace string
 
 	backoff *outcome.Backoff
+	// playerCame is when a player's start was last seen, and prepared when an instance was last made. Without them, as after a
+	// restart, nothing waits.
+	playerCame, prepared time.Time
 }
 
 // everything is the one request: all pools share a limit.
@@ -229,7 +232,15 @@ func (r *Reconciler) reconcile(ctx context.Context, req ctrl.Request) (time.Dura
 		return 0, err
 	}
 	var errs []error
-	limits := Limits{Instances: r.Config.WarmMaxInstances, Starting: r.Config.WarmMaxStarting, Create: o.countCreatable(), Starved: o.starved}
+	now := r.Clock.Now()
+	creatable, next := o.countCreatable(), o.hold
+	if o.hold > 0 {
+		r.playerCame = now
+	}
+	if wait := untilNext(now, r.playerCame, r.prepared); wait > 0 && creatable > 0 {
+		creatable, next = 0, wait
+	}
+	limits := Limits{Instances: r.Config.WarmMaxInstances, Starting: r.Config.WarmMaxStarting, Create: creatable, Starved: o.starved}
 	for n, change := range Decide(o.pools, limits) {
 		for _, uid := range change.Delete {
 			errs = append(errs, r.end(ctx, o.prepared[uid]))
@@ -241,12 +252,13 @@ func (r *Reconciler) reconcile(ctx context.Context, req ctrl.Request) (time.Dura
 				errs = append(errs, fmt.Errorf("prepare an instance of Challenge %s: %w", o.pools[n].Challenge, err))
 				break
 			}
+			r.prepared = now
 		}
 		if o.challenges[n] != nil {
 			errs = append(errs, r.writeStatus(ctx, o, n, change))
 		}
 	}
-	return o.hold, errors.Join(errs...)
+	return next, errors.Join(errs...)
 }
 
 // countCreatable returns how many instances may be created now: none while a player's is being built, and few at a time.

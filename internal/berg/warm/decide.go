@@ -3,6 +3,7 @@ package warm
 import (
 	"cmp"
 	"slices"
+	"time"
 
 	"k8s.io/apimachinery/pkg/types"
 
@@ -163,4 +164,16 @@ func giveUp(pools []Pool, kept [][]Prepared, changes []Change, needed int) {
 		changes[largest].Delete = append(changes[largest].Delete, kept[largest][last].UID)
 		kept[largest] = kept[largest][:last]
 	}
+}
+
+// pace is the time between two instances that are prepared while players come, at least one in this time. Otherwise their starts share
+// the API server with what replaces prepared instances, and take half as long again.
+const pace = time.Second
+
+// untilNext returns how long no instance is prepared, because the last player and the last prepared instance have come a moment ago.
+func untilNext(now, playerCame, prepared time.Time) time.Duration {
+	if now.Sub(playerCame) >= pace {
+		return 0
+	}
+	return max(0, prepared.Add(pace).Sub(now))
 }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"testing"
+	"time"
 
 	"k8s.io/apimachinery/pkg/types"
 )
@@ -59,6 +60,28 @@ func TestDecide(t *testing.T) {
 			if change.Create != created || !slices.Equal(change.Delete, deleted) {
 				t.Errorf("%s: pool %d creates %d and deletes %v, want %d and %v", name, n, change.Create, change.Delete, created, deleted)
 			}
+		}
+	}
+}
+
+// One is prepared at once, and in each second while players come. When they have gone, none waits.
+func TestInstancesArePreparedAtAPaceWhilePlayersCome(t *testing.T) {
+	now := time.Date(2026, 6, 1, 12, 0, 0, 0, time.UTC)
+	ago := func(d time.Duration) time.Time { return now.Add(-d) }
+	for name, tc := range map[string]struct {
+		playerCame, prepared time.Time
+		want                 time.Duration
+	}{
+		"after a start of the operator":         {},
+		"with players, the first":               {playerCame: now},
+		"with players, the second":              {playerCame: now, prepared: ago(pace / 4), want: pace * 3 / 4},
+		"with players, a second later":          {playerCame: now, prepared: ago(pace)},
+		"a player came a moment ago":            {playerCame: ago(pace / 2), prepared: ago(pace / 2), want: pace / 2},
+		"players have gone":                     {playerCame: ago(pace), prepared: now},
+		"the clock of the machine was set back": {playerCame: now.Add(time.Hour), prepared: ago(2 * pace)},
+	} {
+		if got := untilNext(now, tc.playerCame, tc.prepared); got != tc.want {
+			t.Errorf("%s: %v, want %v", name, got, tc.want)
 		}
 	}
 }

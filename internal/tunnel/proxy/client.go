@@ -22,6 +22,7 @@ import (
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/bergctf/berg-operator/internal/kit/ports"
 	"github.com/bergctf/berg-operator/internal/tunnel/control"
 	"github.com/bergctf/berg-operator/internal/tunnel/pki"
 	"github.com/bergctf/berg-operator/internal/tunnel/proxy/dataconn"
@@ -552,7 +553,7 @@ func (c *client) giveUp(id uint64, reason control.StreamError, message string, c
 
 // acceptData accepts data connections.
 func (c *client) acceptData(listener *net.TCPListener) {
-	config := c.Identity.Serve(pki.ServerProxy, DataProtocol)
+	config := ports.Secure(c.Identity.Serve(pki.ServerProxy, DataProtocol))
 	gate := handshakeGate("data", c.Log)
 	for {
 		connection, err := listener.AcceptTCP()
@@ -569,7 +570,7 @@ func (c *client) acceptData(listener *net.TCPListener) {
 			continue
 		}
 		go func() {
-			data, err := dataconn.Accept(connection, config)
+			data, err := dataconn.Accept(connection, config, func(conn net.Conn) net.Conn { return &ports.Conn{Conn: conn, Guest: guest} })
 			guest.Leave() // authenticated or closed
 			if err != nil {
 				c.refuse(connection, err)

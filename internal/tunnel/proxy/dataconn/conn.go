@@ -39,9 +39,9 @@ const (
 var errFrame = errors.New("the peer sends frames that are too long")
 
 // Accept makes a data connection of a TCP connection that was accepted. The deadline of the connection limits the
-// handshake.
-func Accept(connection *net.TCPConn, config *tls.Config) (*Conn, error) {
-	s, err := handshake(connection, func(w net.Conn) *tls.Conn { return tls.Server(w, config) })
+// handshake. TLS reads and writes through what limit returns.
+func Accept(connection *net.TCPConn, config *tls.Config, limit func(net.Conn) net.Conn) (*Conn, error) {
+	s, err := handshake(connection, func(w net.Conn) *tls.Conn { return tls.Server(limit(w), config) })
 	if err != nil {
 		return nil, err
 	}

@@ -51,7 +51,7 @@ func bothEnds(t testing.TB) (dials, serves *Conn) {
 	all.Go(func() {
 		c, err := l.Accept()
 		if err == nil {
-			serves, err = Accept(c.(*net.TCPConn), client)
+			serves, err = Accept(c.(*net.TCPConn), client, func(w net.Conn) net.Conn { return w })
 		}
 		serving = err
 	})
@@ -182,7 +182,7 @@ func TestPlainBytesAreNoTLS(t *testing.T) {
 	defer c.Close()
 	client, _ := configs(t)
 	var header tls.RecordHeaderError
-	if _, err := Accept(c.(*net.TCPConn), client); !errors.As(err, &header) {
+	if _, err := Accept(c.(*net.TCPConn), client, func(w net.Conn) net.Conn { return w }); !errors.As(err, &header) {
 		t.Errorf("%v", err)
 	}
 }
