@@ -49,6 +49,7 @@ func formerChart() (folder string) {
 		"templates/creator.yaml":  `{{ .Files.Get "files/creator.yaml" }}`,
 		"templates/account.yaml":  "{apiVersion: v1, kind: ServiceAccount, metadata: {name: quix-platform-account, namespace: " + formerNamespace + "}}\n",
 		"templates/creates.yaml":  "{apiVersion: rbac.authorization.k8s.io/v1, kind: ClusterRoleBinding, metadata: {name: quix-platform-account-env}, roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: quix-platform-account-role-env}, subjects: [{kind: ServiceAccount, name: quix-platform-account, namespace: " + formerNamespace + "}]}\n",
+		"templates/own.yaml":      "{apiVersion: v1, kind: ServiceAccount, metadata: {name: " + formerRelease + ", namespace: " + formerNamespace + "}}\n",
 		"templates/operator.yaml": "{apiVersion: apps/v1, kind: Deployment, metadata: {name: " + formerRelease + ", namespace: " + formerNamespace + "}, spec: {selector: {matchLabels: {app: former}}, template: {metadata: {labels: {app: former}}, spec: {containers: [{name: manager, image: \"ghcr.io/bergctf/samples/toolbox:v0.1.0\"}]}}}}\n",
 	} {
 		path := filepath.Join(folder, name)
