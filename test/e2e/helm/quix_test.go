@@ -50,6 +50,7 @@ func formerChart() (folder string) {
 		"templates/account.yaml":  "{apiVersion: v1, kind: ServiceAccount, metadata: {name: quix-platform-account, namespace: " + formerNamespace + "}}\n",
 		"templates/creates.yaml":  "{apiVersion: rbac.authorization.k8s.io/v1, kind: ClusterRoleBinding, metadata: {name: quix-platform-account-env}, roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: quix-platform-account-role-env}, subjects: [{kind: ServiceAccount, name: quix-platform-account, namespace: " + formerNamespace + "}]}\n",
 		"templates/own.yaml":      "{apiVersion: v1, kind: ServiceAccount, metadata: {name: " + formerRelease + ", namespace: " + formerNamespace + "}}\n",
+		"templates/bound.yaml":    "{apiVersion: rbac.authorization.k8s.io/v1, kind: ClusterRoleBinding, metadata: {name: " + formerRelease + "}, roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: view}, subjects: [{kind: ServiceAccount, name: " + formerRelease + ", namespace: " + formerNamespace + "}]}\n",
 		"templates/operator.yaml": "{apiVersion: apps/v1, kind: Deployment, metadata: {name: " + formerRelease + ", namespace: " + formerNamespace + "}, spec: {selector: {matchLabels: {app: former}}, template: {metadata: {labels: {app: former}}, spec: {containers: [{name: manager, image: \"ghcr.io/bergctf/samples/toolbox:v0.1.0\"}]}}}}\n",
 	} {
 		path := filepath.Join(folder, name)
@@ -141,7 +142,7 @@ var _ = Describe("The page on moving in from the Quix environment operator", fun
 		for _, file := range []string{"deploy/quix.yaml", "deploy/install.yaml"} {
 			must(kubectl(ctx, "delete", "-f", file))
 		}
-		must(kubectl(ctx, "delete", "clusterrolebinding/quix-platform-account-env", "namespace/"+formerNamespace))
+		must(kubectl(ctx, "delete", "clusterrolebinding/quix-platform-account-env", "clusterrolebinding/"+formerRelease, "namespace/"+formerNamespace))
 		expect.Until(ctx, startLimit, func(ctx context.Context) error { return residue.LeftBehind(ctx, before, residue.Nothing) })
 	}, SpecTimeout(limits.Scaled(10*time.Minute)))
 })
