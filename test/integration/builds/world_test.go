@@ -162,11 +162,12 @@ func (w world) pod(ctx context.Context, name string, ended time.Time) *corev1.Po
 		},
 	}
 	Expect(k8s.Create(ctx, pod)).To(Succeed())
+	before := pod.DeepCopy() // the scheduler writes to it, too
 	pod.Status.Phase = corev1.PodFailed
 	pod.Status.ContainerStatuses = []corev1.ContainerStatus{{
 		Name: "step-build", State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: 1, FinishedAt: metav1.NewTime(ended)}},
 	}}
-	Expect(k8s.Status().Update(ctx, pod)).To(Succeed())
+	Expect(k8s.Status().Patch(ctx, pod, client.MergeFrom(before))).To(Succeed())
 	return pod
 }
 
