@@ -54,7 +54,7 @@ spec:
 `}
 
 // elsewhere begins the names of kinds that this cluster does not have: those of OLM, in both versions, and of the Prometheus operator.
-var elsewhere = regexp.MustCompile(`^(csv|subscriptions?|olmconfigs?|clusterserviceversions|clusterextensions?|clustercatalogs?|operators|prometheus|servicemonitor)\b`)
+var elsewhere = regexp.MustCompile(`^(csv|subscriptions?|catalogsources?|olmconfigs?|clusterserviceversions|clusterextensions?|clustercatalogs?|operators|prometheus|servicemonitor)\b`)
 
 // explained is what a page has kubectl explain, also in a table.
 var explained = regexp.MustCompile(`kubectl explain ([a-z.-]+[a-zA-Z]+)`)
