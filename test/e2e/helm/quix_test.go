@@ -83,7 +83,7 @@ func formerTenant(ctx context.Context) (namespace *corev1.Namespace) {
 	return namespace
 }
 
-// commandsOf are those of a section of a page, in order.
+// commandsOf are those of a section of a page, in order, without its subsections.
 func commandsOf(page, section string) string {
 	GinkgoHelper()
 	text, err := os.ReadFile(filepath.Join(root, page))
@@ -91,6 +91,7 @@ func commandsOf(page, section string) string {
 	_, commands, found := strings.Cut(string(text), "\n## "+section+"\n")
 	Expect(found).To(BeTrue(), "the page has changed")
 	commands, _, _ = strings.Cut(commands, "\n## ")
+	commands, _, _ = strings.Cut(commands, "\n### ")
 	var all strings.Builder
 	for _, block := range regexp.MustCompile("(?ms)^ *```sh\n(.*?)^ *```$").FindAllStringSubmatch(commands, -1) {
 		all.WriteString(block[1])
