@@ -90,6 +90,40 @@ func TestHalfOpenConnectionsEndForOthers(t *testing.T) {
 	}
 }
 
+// mute is a connection whose client says nothing when the server has answered its hello.
+type mute struct {
+	net.Conn
+	ended    context.Context
+	answered chan bool
+}
+
+// Read reports whether there is an answer, and keeps it.
+func (m mute) Read(b []byte) (int, error) {
+	n, _ := m.Conn.Read(b)
+	m.answered <- n > 0
+	<-m.ended.Done()
+	return 0, io.EOF
+}
+
+// A stranger who does not continue a handshake has had its turn with the first answer: all others get theirs, and a player is served.
+func TestHandshakesThatStopKeepNoOtherWaiting(t *testing.T) {
+	g := newGate(t, Options{Drain: time.Second, Limits: Limits{Total: 1000, Address: 100, Host: 10}})
+	g.serve(t, "web", echo(t, "web", func(conn net.Conn) net.Conn { return conn }))
+	g.routeTLS("web", "raw.example")
+	const count = 50
+	answered := make(chan bool, count)
+	for i := range count {
+		conn := mute{g.dialFrom(t, rawPort, byte(i%20+1)), t.Context(), answered}
+		go func() { _ = tls.Client(conn, &tls.Config{ServerName: "raw.example"}).Handshake() }()
+	}
+	for range count {
+		if !<-answered {
+			t.Error("a handshake ended without an answer to its hello")
+		}
+	}
+	g.dialTLS(t, rawPort, "raw.example")
+}
+
 func TestOneAddressHoldsItsShareOnly(t *testing.T) {
 	g := newGate(t, Options{Drain: time.Second, Limits: Limits{Total: 800, Address: 10, Host: 8}})
 	release := make(chan struct{})
