@@ -184,10 +184,12 @@ func (v *Guest) Computed() {
 
 // Trust ends the bounds of a connection whose client has proven who it is.
 func (v *Guest) Trust() {
-	v.gate.known.Add(v.from, true)
 	v.gate.mu.Lock()
 	defer v.gate.mu.Unlock()
-	v.gate.trust(v)
+	if v.all != nil { // every request of a connection calls it
+		v.gate.known.Add(v.from, true)
+		v.gate.trust(v)
+	}
 }
 
 // Leave forgets a connection. It may be called more than once.

@@ -10,8 +10,6 @@ import (
 	"math"
 	"net"
 	"net/http"
-	"os"
-	"os/exec"
 	"slices"
 	"strings"
 	"sync"
@@ -299,14 +297,12 @@ func hostile(ctx context.Context, b *bench) ([]figure, error) {
 
 // startAttack starts an attacker. end interrupts it, and returns its tally.
 func (b *bench) startAttack(name string, t target) (end func() (attempts, refused int64, err error), err error) {
-	self, err := os.Executable()
+	attacker, err := strangers.Command("attack", name, t.secure, t.raw, t.host)
 	if err != nil {
 		return nil, err
 	}
 	var said strings.Builder
-	attacker := exec.Command("chrt", "-i", "0", self, "attack", name, t.secure, t.raw, t.host)
-	attacker.Stdout, attacker.Stderr = &said, os.Stderr
-	attacker.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	attacker.Stdout = &said
 	return func() (attempts, refused int64, err error) {
 		err = errors.Join(attacker.Process.Signal(syscall.SIGTERM), attacker.Wait())
 		if _, failed := fmt.Sscan(said.String(), &attempts, &refused); failed != nil {

@@ -121,16 +121,12 @@ func p99(ctx context.Context, all ...asking) (slow []float64, err error) {
 	return slow, nil
 }
 
-// invite starts a process of strangers, and returns when all have come. It gets CPUs that nothing else wants: usually strangers have
-// machines of their own. leave ends them, and returns how many connections they had.
+// invite starts a process of strangers, and returns when all have come. leave ends them, and returns how many connections they had.
 func (p port) invite(count int) (leave func() (held int, err error), err error) {
-	self, err := os.Executable()
+	process, err := strangers.Command("strangers", p.crowd.Address, strconv.FormatBool(p.crowd.TLS), p.crowd.Request, strconv.Itoa(count))
 	if err != nil {
 		return nil, err
 	}
-	process := exec.Command("chrt", "-i", "0", self, "strangers", p.crowd.Address, strconv.FormatBool(p.crowd.TLS), p.crowd.Request, strconv.Itoa(count))
-	process.Stderr = os.Stderr
-	process.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	said, err := process.StdoutPipe()
 	if err == nil {
 		err = process.Start()
