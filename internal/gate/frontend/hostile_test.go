@@ -110,18 +110,20 @@ func TestHandshakesThatStopKeepNoOtherWaiting(t *testing.T) {
 	g := newGate(t, Options{Drain: time.Second, Limits: Limits{Total: 1000, Address: 100, Host: 10}})
 	g.serve(t, "web", echo(t, "web", func(conn net.Conn) net.Conn { return conn }))
 	g.routeTLS("web", "raw.example")
-	const count = 50
-	answered := make(chan bool, count)
-	for i := range count {
-		conn := mute{g.dialFrom(t, rawPort, byte(i%20+1)), t.Context(), answered}
-		go func() { _ = tls.Client(conn, &tls.Config{ServerName: "raw.example"}).Handshake() }()
-	}
-	for range count {
-		if !<-answered {
-			t.Error("a handshake ended without an answer to its hello")
+	for _, port := range []int32{rawPort, securePort} {
+		const count = 50
+		answered := make(chan bool, count)
+		for i := range count {
+			conn := mute{g.dialFrom(t, port, byte(i%20+1)), t.Context(), answered}
+			go func() { _ = tls.Client(conn, &tls.Config{ServerName: "raw.example"}).Handshake() }()
 		}
+		for range count {
+			if !<-answered {
+				t.Errorf("port %d: a handshake ended without an answer to its hello", port)
+			}
+		}
+		g.dialTLS(t, port, "raw.example")
 	}
-	g.dialTLS(t, rawPort, "raw.example")
 }
 
 func TestOneAddressHoldsItsShareOnly(t *testing.T) {
